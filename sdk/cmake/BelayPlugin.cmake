@@ -1,0 +1,75 @@
+# belay_add_plugin(<id> SOURCES <files> [LINKS <libraries>] [STATIC])
+#
+# Builds a plugin from its sources and the manifest plugin.toml beside the calling CMakeLists.txt:
+#   libbelay_<id>.so           exports belay_plugin_v0 and nothing else
+#   libbelay_<id>.plugin.toml  its manifest
+# both in <build>/lib/belay/plugins, installed to <libdir>/belay/plugins; the target is belay_plugin_<id>. Works in
+# Belay's own tree and, after find_package(belay), in any other. A plugin uses belay::sdk (linked for it),
+# belay::graph and belay::tensor_io.
+#
+# The sources see BELAY_PLUGIN_BUILD, BELAY_PLUGIN_ID ("<id>") and BELAY_PLUGIN_MANIFEST_SHA256 (in hex).
+#
+# STATIC makes a static library instead, for a program that has the plugin inside: its entry is called
+# belay_plugin_v0__<id> (in <id>, each of . and - becomes _), and BELAY_PLUGIN_STATIC is defined.
+include(GNUInstallDirs)
+
+function(belay_add_plugin id)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC" "" "SOURCES;LINKS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "belay_add_plugin(<id> SOURCES <files> [LINKS <libraries>] [STATIC]): got '${ARGV}'.")
+  endif()
+  if(NOT id MATCHES "^[a-z][a-z0-9._-]*$")
+    message(FATAL_ERROR "Plugin id '${id}': want a small letter, then small letters, digits, '.', '_' or '-'.")
+  endif()
+  foreach(library IN LISTS arg_LINKS)
+    if(library MATCHES "^belay(::|_)(core|core_guard|hal|runtime|testing)$")
+      message(FATAL_ERROR "Plugin '${id}' links ${library}: it may use the SDK only.")
+    endif()
+  endforeach()
+
+  set(manifest ${CMAKE_CURRENT_SOURCE_DIR}/plugin.toml)
+  if(NOT EXISTS ${manifest})
+    message(FATAL_ERROR "Plugin '${id}' has no manifest: want ${manifest}.")
+  endif()
+  file(STRINGS ${manifest} lines REGEX "^id[ \t]*=")
+  if(NOT lines MATCHES "^id[ \t]*=[ \t]*[\"']${id}[\"'][ \t]*(#.*)?$")
+    message(FATAL_ERROR "${manifest} says '${lines}', want 'id = \"${id}\"' as in belay_add_plugin().")
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})
+  file(SHA256 ${manifest} digest)
+
+  set(target belay_plugin_${id})
+  if(arg_STATIC)
+    add_library(${target} STATIC ${arg_SOURCES})
+    string(MAKE_C_IDENTIFIER ${id} suffix)
+    target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_STATIC belay_plugin_v0=belay_plugin_v0__${suffix})
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  else()
+    add_library(${target} MODULE ${arg_SOURCES})
+  endif()
+  target_link_libraries(${target} PRIVATE belay::sdk ${arg_LINKS})
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_BUILD "BELAY_PLUGIN_ID=\"${id}\""
+    "BELAY_PLUGIN_MANIFEST_SHA256=\"${digest}\"")
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME belay_${id} C_VISIBILITY_PRESET hidden
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  if(arg_STATIC)
+    return()
+  endif()
+
+  set(to ${CMAKE_BINARY_DIR}/lib/belay/plugins)
+  set(map ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin.map)
+  target_link_options(${target} PRIVATE LINKER:-z,now,-z,relro,-Bsymbolic,--exclude-libs,ALL
+    LINKER:--version-script=${map})
+  # clang leaves the sanitizers' symbols to the program, so with them a module cannot be complete.
+  if(NOT (CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND "${CMAKE_CXX_FLAGS} ${BELAY_SANITIZE}" MATCHES
+    "-fsanitize|address|thread"))
+    target_link_options(${target} PRIVATE LINKER:-z,defs)
+  endif()
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${to} LINK_DEPENDS ${map})
+  configure_file(${manifest} ${to}/libbelay_${id}.plugin.toml COPYONLY)
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/belay/plugins)
+  install(FILES ${to}/libbelay_${id}.plugin.toml DESTINATION ${CMAKE_INSTALL_LIBDIR}/belay/plugins)
+  set_property(GLOBAL APPEND PROPERTY BELAY_PLUGINS ${id})
+endfunction()
