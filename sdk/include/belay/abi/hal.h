@@ -1,0 +1,86 @@
+/* belay/abi/hal.h: service belay.host.hal/1: devices as a plugin sees them (the engine above all), checked: wrong
+ * handles, sizes and order of calls are errors here and never reach a driver. Every handle is a belay_obj made by the
+ * host; using a destroyed one gives NOT_FOUND as long as its memory has not been reused.
+ * All slots are [any] unless noted; slots that queue take a lock of the stream unless it has SINGLE_PRODUCER. */
+#ifndef BELAY_ABI_HAL_H
+#define BELAY_ABI_HAL_H
+
+#include <belay/abi/base.h>
+#include <belay/abi/driver.h>
+#include <belay/abi/host.h>
+#include <belay/abi/memory_policy.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BELAY_HOST_HAL "belay.host.hal/1"
+
+#define BELAY_HAL_STREAM_CONTINUE_ON_FAILURE 1u
+#define BELAY_HAL_STREAM_SINGLE_PRODUCER 2u /* the caller promises never to queue from two threads at once */
+#define BELAY_HAL_STREAM_BLOCK 4u           /* a full queue blocks the caller (it helps) instead of QUEUE_FULL */
+
+typedef struct belay_hal_stream_req {
+  belay_hdr hdr; /* flags: BELAY_HAL_STREAM_... */
+  int64_t priority;
+  uint64_t queue_depth; /* 0: the device's */
+} belay_hal_stream_req;
+
+typedef struct belay_hal_buffer_info {
+  belay_hdr hdr;
+  belay_obj* device;
+  uint64_t bytes;
+  void* host; /* address of the bytes where the host sees them, else NULL */
+} belay_hal_buffer_info;
+
+typedef struct belay_hal_vt {
+  belay_hdr hdr;
+  uint64_t (*device_count)(const belay_host*) BELAY_NOEXCEPT;
+  /* A device, opened at the first call; owned by the host. Errors: OUT_OF_RANGE, UNAVAILABLE. */
+  belay_status (*device)(const belay_host*, uint64_t index, belay_obj** out) BELAY_NOEXCEPT;
+  belay_status (*device_info)(const belay_host*, belay_obj* device, belay_device_info* inout) BELAY_NOEXCEPT;
+  belay_status (*heap_info)(const belay_host*, belay_obj* device, uint64_t heap, belay_heap_info* inout) BELAY_NOEXCEPT;
+
+  belay_status (*buffer_create)(const belay_host*, belay_obj* device, const belay_alloc_req*, belay_obj** out)
+      BELAY_NOEXCEPT;
+  belay_status (*buffer_info)(const belay_host*, belay_obj* buffer, belay_hal_buffer_info* inout) BELAY_NOEXCEPT;
+  /* What is queued and uses it must have ended. NULL is ignored. */
+  void (*buffer_destroy)(const belay_host*, belay_obj* buffer) BELAY_NOEXCEPT;
+
+  belay_status (*stream_create)(const belay_host*, belay_obj* device, const belay_hal_stream_req*, belay_obj** out)
+      BELAY_NOEXCEPT;
+  void (*stream_destroy)(const belay_host*, belay_obj* stream) BELAY_NOEXCEPT; /* finishes the queued work */
+  belay_status (*copy)(const belay_host*, belay_obj* stream, const belay_copy_req*, belay_event* out) BELAY_NOEXCEPT;
+  belay_status (*fill)(const belay_host*, belay_obj* stream, const belay_fill_req*, belay_event* out) BELAY_NOEXCEPT;
+  belay_status (*launch)(const belay_host*, belay_obj* stream, const belay_launch_req*, belay_event* out) BELAY_NOEXCEPT;
+  /* `event` may belong to any device of this host. */
+  belay_status (*wait)(const belay_host*, belay_obj* stream, belay_event event) BELAY_NOEXCEPT;
+  belay_status (*host_call)(const belay_host*, belay_obj* stream, void (*fn)(void* user), void* user, belay_event* out)
+      BELAY_NOEXCEPT;
+  belay_status (*flush)(const belay_host*, belay_obj* stream) BELAY_NOEXCEPT;
+  belay_status (*query)(const belay_host*, belay_event) BELAY_NOEXCEPT; /* UNAVAILABLE: not yet */
+  /* The event of all that is queued so far. */
+  belay_status (*record)(const belay_host*, belay_obj* stream, belay_event* out) BELAY_NOEXCEPT;
+  belay_status (*synchronize)(const belay_host*, belay_event, uint64_t timeout_ns) BELAY_NOEXCEPT;
+  belay_status (*on_reached)(const belay_host*, belay_event, belay_completion) BELAY_NOEXCEPT;
+  belay_status (*recover)(const belay_host*, belay_obj* stream) BELAY_NOEXCEPT;
+
+  /* Works on every driver: where one has no programs, the nodes are launched one by one. */
+  belay_status (*program_create)(const belay_host*, belay_obj* device, const belay_program_req*, belay_obj** out)
+      BELAY_NOEXCEPT;
+  belay_status (*program_launch)(const belay_host*, belay_obj* program, belay_obj* stream, const belay_binding* bindings,
+                                 uint64_t count, belay_event* out) BELAY_NOEXCEPT;
+  void (*program_destroy)(const belay_host*, belay_obj* program) BELAY_NOEXCEPT;
+  belay_status (*capture_begin)(const belay_host*, belay_obj* stream) BELAY_NOEXCEPT;
+  belay_status (*capture_end)(const belay_host*, belay_obj* stream, belay_obj** out_program) BELAY_NOEXCEPT;
+
+  /* Asks the configured policies in their order; the answer is checked (no two buffers that live at once overlap,
+   * alignment, bounds): a wrong one is INTERNAL and names policy and buffers. Without a policy of class PLAN every
+   * buffer gets a place of its own. */
+  belay_status (*plan)(const belay_host*, const belay_plan_req*, belay_plan_result*) BELAY_NOEXCEPT;
+} belay_hal_vt;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* BELAY_ABI_HAL_H */

@@ -1,0 +1,118 @@
+/* belay/abi/memory_policy.h: kind belay.memory-policy/1: arithmetic on sizes and offsets. A policy never touches memory
+ * and never calls a device, so it is the same on every device, can be seeded and fuzzed. All slots are [any]: locking is
+ * the policy's own. Slots of classes that it does not serve are null. */
+#ifndef BELAY_ABI_MEMORY_POLICY_H
+#define BELAY_ABI_MEMORY_POLICY_H
+
+#include <belay/abi/base.h>
+#include <belay/abi/driver.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BELAY_MEMORY_POLICY_KIND "belay.memory-policy/1"
+
+#define BELAY_POLICY_PLAN 1u
+#define BELAY_POLICY_PLACE 2u
+#define BELAY_POLICY_BIND 4u
+
+/* ---- PLAN: static placement of buffers with known lifetimes ---------------------------------------------------------- */
+typedef struct belay_interval { /* live from step `begin` to just before step `end` */
+  uint64_t begin, end;
+} belay_interval;
+
+typedef struct belay_pair {
+  uint32_t first, second;
+} belay_pair;
+
+#define BELAY_OFFSET_FREE 0xffffffffffffffffu /* in fixed_offset: the policy chooses */
+
+typedef struct belay_plan_req {
+  belay_hdr hdr;
+  uint64_t count;                  /* buffers */
+  const uint64_t* bytes;           /* [count]; 0 is allowed */
+  const uint64_t* align;           /* [count], powers of two; NULL: 64 */
+  const uint32_t* arena;           /* [count]; NULL: all in arena 0 */
+  uint64_t arena_count;
+  const uint64_t* interval_first;  /* [count + 1]: buffer i lives in intervals[first[i] .. first[i + 1]) */
+  const belay_interval* intervals; /* sorted and disjoint for each buffer */
+  const belay_pair* conflicts;     /* pairs that must not share although their intervals do not meet */
+  uint64_t conflict_count;
+  const belay_pair* in_place;      /* pairs (input, output) that may share the same offset: output starts when input ends */
+  uint64_t in_place_count;
+  const uint64_t* fixed_offset;    /* [count], BELAY_OFFSET_FREE where open; NULL: all open */
+  const uint64_t* capacity;        /* [arena_count]: stop when the peak is at or below; NULL: as low as the budget allows */
+  uint64_t budget_ns;              /* time to spend at most; 0: the quick answer */
+  uint64_t seed;                   /* equal seeds give equal answers where the budget does not end the search */
+  const uint32_t* cancel;          /* becomes non-zero: return the best so far; NULL: never */
+} belay_plan_req;
+
+typedef struct belay_plan_result { /* arrays belong to the caller */
+  belay_hdr hdr;
+  uint64_t* offset;      /* [count] */
+  uint64_t* peak;        /* [arena_count] */
+  uint64_t* lower_bound; /* [arena_count]: the maximum of live bytes */
+  uint64_t optimal;      /* 1: peak is proved smallest in every arena */
+} belay_plan_result;
+
+/* ---- PLACE: dynamic allocation out of segments ------------------------------------------------------------------------ */
+typedef struct belay_place_req {
+  belay_hdr hdr;
+  uint64_t bytes, align, heap;
+  uint64_t timeline; /* stream that will use the block first; 0: the host */
+  uint64_t owner;    /* for statistics */
+} belay_place_req;
+
+typedef struct belay_placed {
+  belay_hdr hdr;
+  uint64_t segment, offset, cookie;
+  uint64_t wait_count; /* in: room in `waits`; out: events to wait for before use */
+  belay_event* waits;
+  uint64_t need_bytes; /* with NEED_SEGMENT: how large */
+} belay_placed;
+
+typedef struct belay_policy_stats {
+  belay_hdr hdr;
+  uint64_t reserved, in_use, peak_in_use, requested, largest_free, blocks;
+} belay_policy_stats;
+
+/* ---- BIND: host memory as device memory ---------------------------------------------------------------------------------- */
+#define BELAY_BIND_COPY 0u
+#define BELAY_BIND_SHARE 1u
+typedef struct belay_bind_req {
+  belay_hdr hdr;
+  uint64_t address, bytes, access; /* BELAY_ACCESS_... */
+  uint64_t device_flags;           /* BELAY_DEVICE_... */
+  uint64_t alignment;              /* that the user of the memory needs */
+} belay_bind_req;
+
+typedef struct belay_bound {
+  belay_hdr hdr;
+  uint64_t mode;     /* BELAY_BIND_... */
+  belay_sink reason; /* set by the caller: why it is a copy */
+} belay_bound;
+
+typedef struct belay_memory_policy_vt {
+  belay_hdr hdr;
+  uint64_t (*serves)(belay_obj*) BELAY_NOEXCEPT; /* BELAY_POLICY_... [pure] r */
+  /* Errors: INVALID_ARGUMENT (names the buffer), RESOURCE_EXHAUSTED. PLAN: r */
+  belay_status (*plan)(belay_obj*, const belay_plan_req*, belay_plan_result*) BELAY_NOEXCEPT;
+  /* Errors: NEED_SEGMENT, DECLINED, RESOURCE_EXHAUSTED. PLACE: r, with the five after it */
+  belay_status (*place)(belay_obj*, const belay_place_req*, belay_placed*) BELAY_NOEXCEPT;
+  /* The block may be used again once `uses` are reached. Errors: NOT_FOUND (no such cookie). */
+  belay_status (*release)(belay_obj*, uint64_t cookie, const belay_event* uses, uint64_t count) BELAY_NOEXCEPT;
+  belay_status (*segment_add)(belay_obj*, uint64_t segment, uint64_t bytes, uint64_t heap) BELAY_NOEXCEPT;
+  belay_status (*segment_remove)(belay_obj*, uint64_t segment) BELAY_NOEXCEPT;
+  /* Calls `each` with segments that hold nothing, until `bytes` are named. */
+  belay_status (*trim)(belay_obj*, uint64_t bytes, void (*each)(void* user, uint64_t segment), void* user) BELAY_NOEXCEPT;
+  /* BIND: r */
+  belay_status (*bind)(belay_obj*, const belay_bind_req*, belay_bound*) BELAY_NOEXCEPT;
+  belay_status (*stats)(belay_obj*, belay_policy_stats* inout) BELAY_NOEXCEPT; /* r */
+  void (*destroy)(belay_obj*) BELAY_NOEXCEPT;                                  /* [serial] r */
+} belay_memory_policy_vt;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* BELAY_ABI_MEMORY_POLICY_H */

@@ -1,0 +1,119 @@
+/* belay/runtime.h: the hosting API in C: a runtime made from a configuration, its devices, models and runs. C++ is in
+ * belay/runtime.hpp, header-only over this. Exported by libbelay.so.
+ *
+ * Two runtimes with different configurations can live in one process. Every function may be called from any thread; a
+ * context is for one thread at a time. Functions that can fail return a status; its text stays readable until it is
+ * released, also after the runtime is gone. After fork without exec every call on an object made before the fork gives
+ * FAILED_PRECONDITION in the child, and destroy does nothing; a runtime made in the child works. */
+#ifndef BELAY_RUNTIME_H
+#define BELAY_RUNTIME_H
+
+#include <belay/abi/base.h>
+#include <belay/abi/driver.h>
+#include <belay/abi/engine.h>
+#include <belay/abi/hal.h>
+#include <belay/abi/host.h>
+#include <belay/abi/tensor.h>
+
+#define BELAY_API BELAY_EXTERN_C __attribute__((visibility("default")))
+
+typedef struct belay_runtime belay_runtime;
+typedef struct belay_model belay_model;
+typedef struct belay_context belay_context;
+
+/* ---- statuses and versions ---------------------------------------------------------------------------------------------- */
+BELAY_API belay_str belay_version(void); /* "0.1.0" */
+BELAY_API void belay_status_text(belay_status, belay_sink);
+BELAY_API void belay_status_release(belay_status);
+
+typedef struct belay_code_info { /* static strings */
+  belay_hdr hdr;
+  belay_str name;   /* "NOT_FOUND" */
+  belay_str title;  /* "Not found" */
+  belay_str cause;
+  belay_str remedy;
+} belay_code_info;
+/* The catalogue of codes. Errors: OUT_OF_RANGE. */
+BELAY_API belay_status belay_code_describe(uint32_t code, belay_code_info* inout);
+
+/* ---- runtime --------------------------------------------------------------------------------------------------------------- */
+typedef struct belay_runtime_req {
+  belay_hdr hdr;
+  const belay_str* files; /* TOML files, later ones win over earlier; none: the embedded CPU configuration */
+  uint64_t file_count;
+  belay_str text;         /* TOML that wins over the files; may be empty */
+  const belay_str* sets;  /* "key.path=value", win over all */
+  uint64_t set_count;
+  const belay_str* plugin_dirs; /* searched before the configured ones; absolute */
+  uint64_t plugin_dir_count;
+} belay_runtime_req;
+
+/* Reads the configuration, loads and starts the plugins it names. Errors: INVALID_ARGUMENT (file:line:column), NOT_FOUND
+ * (a plugin or file: names it and where it was looked for), and what plugins say. */
+BELAY_API belay_status belay_runtime_create(const belay_runtime_req*, belay_runtime** out);
+/* Ends it: models, contexts and buffers made from it must be gone; those that are not are named in the log, and what
+ * they need stays. NULL is ignored. */
+BELAY_API void belay_runtime_destroy(belay_runtime*);
+/* Checks a configuration without loading a plugin; writes the effective one as TOML with the origin of each value. */
+BELAY_API belay_status belay_config_check(const belay_runtime_req*, belay_sink effective);
+/* A commented example of every key: of the runtime and of the plugins found. */
+BELAY_API belay_status belay_config_example(const belay_runtime_req*, belay_sink);
+
+/* One line of `plugins list`. Found without loading anything. Strings are borrowed during the call of `each`. */
+typedef struct belay_plugin_info {
+  belay_hdr hdr;
+  belay_str id, version, file, abi;
+  belay_str kinds;  /* "belay.driver/1:cpu belay.kernel-provider/1:cpu" */
+  belay_str state;  /* "found", "active", "failed", ... */
+  belay_str reason; /* of a failure or refusal; else empty */
+  belay_str manifest; /* its text */
+} belay_plugin_info;
+BELAY_API belay_status belay_plugins_find(const belay_runtime_req*, void (*each)(void* user, const belay_plugin_info*),
+                                          void* user);
+/* The plugins of a runtime, with their states. */
+BELAY_API belay_status belay_runtime_plugins(belay_runtime*, void (*each)(void* user, const belay_plugin_info*),
+                                             void* user);
+/* Why a component of `kind` was chosen: all candidates with score and reason, as text. */
+BELAY_API belay_status belay_runtime_explain(belay_runtime*, belay_str kind, belay_sink);
+/* Runs the checks of all parts: one call of `each` per check. outcome: BELAY_CHECK_... of diagnostics.h. */
+BELAY_API belay_status belay_runtime_doctor(belay_runtime*,
+                                            void (*each)(void* user, belay_str name, uint64_t outcome, belay_str text),
+                                            void* user);
+
+/* The device functions: the same table that plugins get, and the host to call it with. Valid until destroy. */
+BELAY_API const belay_hal_vt* belay_runtime_hal(belay_runtime*, const belay_host** out_host);
+/* The index of the device that models use by default ([runtime] device). */
+BELAY_API uint64_t belay_runtime_default_device(belay_runtime*);
+
+/* ---- models ------------------------------------------------------------------------------------------------------------------ */
+typedef struct belay_model_req {
+  belay_hdr hdr;
+  belay_str path;       /* of the file; empty: `bytes` */
+  belay_span bytes;     /* a model in memory; borrowed until the model is destroyed */
+  belay_str folder;     /* where side files of a model in memory lie; may be empty */
+  belay_str format;     /* "onnx"; empty: found by contents */
+  belay_str device;     /* "cpu:0"; empty: the runtime's default */
+} belay_model_req;
+
+/* Errors: NOT_FOUND, DATA_LOSS (damaged), INVALID_ARGUMENT, UNIMPLEMENTED; each names file and object. */
+BELAY_API belay_status belay_model_load(belay_runtime*, const belay_model_req*, belay_model** out);
+BELAY_API void belay_model_destroy(belay_model*); /* contexts must be gone; NULL is ignored */
+BELAY_API uint64_t belay_model_input_count(belay_model*);
+BELAY_API uint64_t belay_model_output_count(belay_model*);
+BELAY_API belay_status belay_model_input_info(belay_model*, uint64_t index, belay_io_info* inout);
+BELAY_API belay_status belay_model_output_info(belay_model*, uint64_t index, belay_io_info* inout);
+BELAY_API belay_status belay_model_stats(belay_model*, belay_executable_stats* inout);
+BELAY_API belay_status belay_model_describe(belay_model*, belay_sink json);
+/* Reads a model and writes its frozen graph as text, without running or claiming anything. */
+BELAY_API belay_status belay_model_print(belay_runtime*, const belay_model_req*, belay_sink text);
+
+/* The slots of belay_context_vt, see engine.h. */
+BELAY_API belay_status belay_context_create(belay_model*, belay_context** out);
+BELAY_API void belay_context_destroy(belay_context*); /* NULL is ignored */
+BELAY_API belay_status belay_context_set_input(belay_context*, uint64_t index, const belay_datum*);
+BELAY_API belay_status belay_context_set_output(belay_context*, uint64_t index, const belay_tensor*);
+BELAY_API belay_status belay_context_run(belay_context*);
+BELAY_API belay_status belay_context_run_async(belay_context*, belay_completion);
+BELAY_API belay_status belay_context_output(belay_context*, uint64_t index, const belay_datum** out);
+
+#endif /* BELAY_RUNTIME_H */
