@@ -1,0 +1,151 @@
+"""Helpers of make_models.py and make_bad_models.py: a short way to write ONNX graphs, and the files of a test case.
+
+Needs Debian's python3-onnx (1.12) and numpy. What python3-onnx 1.12 lacks, as arrays of bfloat16, is here.
+"""
+import os
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, helper
+
+F32, F64, F16, BF16 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16
+I8, I16, I32, I64 = TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64
+U8, U16, U32, U64 = TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64
+BOOL, STRING = TensorProto.BOOL, TensorProto.STRING
+
+DTYPES = {F32: np.float32, F64: np.float64, F16: np.float16, I8: np.int8, I16: np.int16, I32: np.int32, I64: np.int64,
+          U8: np.uint8, U16: np.uint16, U32: np.uint32, U64: np.uint64, BOOL: np.bool_}
+ELEM_TYPES = {np.dtype(v): k for k, v in DTYPES.items()}
+
+
+class Bf16:
+    """Values that are stored as bfloat16: rounded to nearest, ties to even."""
+
+    def __init__(self, values):
+        values = np.asarray(values, np.float32)
+        bits = np.frombuffer(values.tobytes(), np.uint32).reshape(values.shape).astype(np.uint64)
+        self.bits = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+        self.shape = self.bits.shape
+
+    def values(self):
+        return np.frombuffer((self.bits.astype(np.uint32) << 16).tobytes(), np.float32).reshape(self.shape)
+
+
+def tensor(value, name=""):
+    """A TensorProto with its data in raw_data; strings in string_data."""
+    if isinstance(value, Bf16):
+        return TensorProto(name=name, data_type=BF16, dims=value.shape, raw_data=value.bits.tobytes())
+    value = np.asarray(value)
+    if value.dtype == object or value.dtype.kind in "US":
+        strings = [s if isinstance(s, bytes) else s.encode() for s in value.ravel().tolist()]
+        return TensorProto(name=name, data_type=STRING, dims=value.shape, string_data=strings)
+    return TensorProto(name=name, data_type=ELEM_TYPES[value.dtype], dims=value.shape, raw_data=value.tobytes())
+
+
+def sequence(values, name=""):
+    return onnx.SequenceProto(name=name, elem_type=onnx.SequenceProto.TENSOR, tensor_values=[tensor(v) for v in values])
+
+
+def info(name, elem_type, shape):
+    """ValueInfoProto of a tensor; a dim is a number, a symbol, or None; shape None: unknown rank."""
+    return helper.make_tensor_value_info(name, elem_type, shape)
+
+
+def external(name, elem_type, dims, **entries):
+    """A TensorProto whose data lies in another file; `entries` are location, offset, length."""
+    t = TensorProto(name=name, data_type=elem_type, dims=dims, data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        t.external_data.add(key=key, value=str(value))
+    return t
+
+
+def node(op, inputs, outputs, name="", domain="", **attributes):
+    return helper.make_node(op, inputs, outputs, name=name, domain=domain, **attributes)
+
+
+def attribute_reference(name, kind, outer):
+    """An attribute inside a function's body that takes its value from the caller's attribute `outer`."""
+    return AttributeProto(name=name, type=kind, ref_attr_name=outer)
+
+
+class Graph:
+    """Collects the parts of a GraphProto. op() names nodes and outputs by itself, so that a case shows only the
+    operators; the name of the value goes in and out as a plain string."""
+
+    def __init__(self, name, prefix=""):
+        self.name, self.prefix = name, prefix
+        self.nodes, self.inputs, self.outputs, self.initializers, self.value_info = [], [], [], [], []
+        self.used = 0
+
+    def input(self, name, elem_type, shape):
+        self.inputs.append(info(name, elem_type, shape))
+        return name
+
+    def output(self, name, elem_type, shape):
+        self.outputs.append(info(name, elem_type, shape))
+        return name
+
+    def const(self, value, name=None):
+        """An initializer. Python numbers become float32 or int64."""
+        if not isinstance(value, (np.ndarray, np.generic, Bf16)):
+            value = np.asarray(value)
+            if value.dtype == np.float64:
+                value = value.astype(np.float32)
+        name = name or self._fresh("c")
+        self.initializers.append(tensor(value, name))
+        return name
+
+    def op(self, op, *inputs, out=None, outs=1, name=None, domain="", **attributes):
+        """Adds a node; returns its output's name, or a list when `outs` is above 1 or `out` is a list."""
+        outputs = out if isinstance(out, list) else [out] if out else [self._fresh(op.lower()) for _ in range(outs)]
+        name = name if name is not None else f"{self.prefix}{op}_{len(self.nodes)}"
+        self.nodes.append(node(op, list(inputs), outputs, name, domain, **attributes))
+        return outputs if isinstance(out, list) or outs > 1 else outputs[0]
+
+    def proto(self):
+        return helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, self.initializers,
+                                 value_info=self.value_info)
+
+    def model(self, opset=13, ir=None, functions=(), **domains):
+        """`domains`: further imports, a domain's dots written as underscores."""
+        imports = [helper.make_opsetid("", opset)]
+        imports += [helper.make_opsetid(domain.replace("_", "."), version) for domain, version in domains.items()]
+        ir = ir or (8 if opset >= 15 or functions else 7 if opset >= 12 else 6 if opset >= 11 else 4)
+        return helper.make_model(self.proto(), opset_imports=imports, ir_version=ir, functions=list(functions),
+                                 producer_name="belay-tests")
+
+    def _fresh(self, stem):
+        self.used += 1
+        return f"{self.prefix}{stem}_{self.used}"
+
+
+class Case:
+    """A model, its side files, and runs: each a list of inputs and a list of outputs in the graph's order."""
+
+    def __init__(self, model, *runs, files=None, rtol=None, atol=None, check=True):
+        self.model, self.runs, self.files = model, runs, files or {}
+        self.rtol, self.atol = rtol, atol
+        self.check = check  # False: legal, but python3-onnx 1.12's checker does not think so
+
+    def write(self, folder):
+        os.makedirs(folder, exist_ok=True)
+        for name, content in self.files.items():
+            path = os.path.join(folder, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_file(path, content)
+        write_file(os.path.join(folder, "model.onnx"), self.model.SerializeToString(deterministic=True))
+        if self.check:
+            onnx.checker.check_model(os.path.join(folder, "model.onnx"))
+        for i, (inputs, outputs) in enumerate(self.runs):
+            where = os.path.join(folder, f"test_data_set_{i}")
+            os.makedirs(where, exist_ok=True)
+            for kind, values, declared in ("input", inputs, self.model.graph.input), ("output", outputs,
+                                                                                    self.model.graph.output):
+                for k, value in enumerate(values):
+                    to = sequence if isinstance(value, list) else tensor
+                    write_file(os.path.join(where, f"{kind}_{k}.pb"), to(value, declared[k].name).SerializeToString())
+
+
+def write_file(path, content):
+    with open(path, "wb") as file:
+        file.write(content)
