@@ -1,0 +1,134 @@
+// core/host.h: the host: what embedding code makes first and destroys last.
+//
+//   Config config;                                      // files, environment, sets
+//   Schema schema = core_schema();                      // and schema.add("engine", {...}) for the tables of your own
+//   auto made = Host::create({.config = std::move(config), .schema = std::move(schema)});
+//   Host& host = **made;                                // checked against all manifests; nothing is loaded yet
+//   for (const TableShape& kind : kComponentKinds) host.add_kind(kind);      // belay/kinds.hpp
+//   host.set_user(this);                                // user_of(table) in the slots of your services
+//   host.add_service("belay.host.hal/1", &hal_table);   // before start()
+//   BELAY_TRY(host.start());                            // loads what the configuration names
+//   BELAY_ASSIGN(Lease driver, host.acquire("belay.driver/1:cpu"));          // driver.object()
+#pragma once
+
+#include <belay/abi/host.h>
+#include <belay/abi/plugin.h>
+#include <belay/status.hpp>
+#include <belay/table_shape.hpp>
+#include "core/config.h"
+#include "core/executor.h"
+#include "core/fork_guard.h"
+#include "core/log.h"
+#include "core/objects.h"
+#include "core/plugin_loader.h"
+#include "core/service_registry.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace belay::core {
+
+// The belay_host that one plugin was given, and what is counted for it. A plugin's pointer is a pointer to `abi`.
+struct HostTable {
+  belay_host abi;
+  Host* host;
+  std::atomic<void*> user;  // of the embedding code
+  std::string plugin;       // id; empty: the host's own table
+  std::string logger;       // "plugin.cpu"
+  TaskCount tasks;
+  std::atomic<uint64_t> blocks, block_bytes;  // alloc minus free
+  std::atomic<uint64_t> misbehaved;
+  std::atomic<bool> live;  // false: closed, every slot refuses
+};
+inline HostTable& table_of(const belay_host* host) {
+  return *reinterpret_cast<HostTable*>(const_cast<belay_host*>(host));
+}
+// What Host::set_user was given: two loads, fit for a hot path.
+inline void* user_of(const belay_host* host) { return table_of(host).user.load(std::memory_order_relaxed); }
+inline std::string_view plugin_of(const belay_host* host) { return table_of(host).plugin; }
+
+struct HostOptions {
+  Config config = {};                         // layers added, not checked
+  Schema schema = core_schema();
+  std::vector<std::string> plugin_dirs = {};  // absolute; searched before the configured ones
+  bool standard_plugin_dirs = true;
+};
+
+// An object: two hosts with different configurations live in one process. Thread-safe but for create, start and the
+// destructor. In a forked child calls fail with FAILED_PRECONDITION and the destructor does nothing.
+class Host {
+ public:
+  // Finds plugins, checks the configuration against the schema and the manifests; loads nothing. INVALID_ARGUMENT
+  // (file:line:column), NOT_FOUND (a plugin that the configuration names).
+  static Result<std::unique_ptr<Host>> create(HostOptions options);
+  // shutdown(10 s). Leases must be gone.
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  // Teaches the host a kind: objects of components of other kinds cannot be acquired. Before start().
+  void add_kind(const TableShape& kind);
+  // What plugins get from get_service(id); the table outlives the host. ALREADY_EXISTS. Before start().
+  Status add_service(const std::string& id, const void* table);
+  void set_user(void* user);  // before start()
+
+  // Loads, opens and starts the plugins that the configuration names and what they require. What can be started is,
+  // and the host works with it; the status is that of the first plugin that failed and is not `optional`.
+  Status start();
+  // Ends all plugins in reverse order. DEADLINE_EXCEEDED: some are zombies and stay mapped. Once; later calls do nothing.
+  Status shutdown(std::chrono::nanoseconds deadline);
+
+  // The shared object of a component, made at the first call. NOT_FOUND (and why), UNAVAILABLE (its score is 0), what
+  // its create says.
+  Result<Lease> acquire(std::string_view key);
+
+  // The host's own table, for calls into plugins and for status conversion (to_c, from_c of status.hpp).
+  const belay_host& table() const { return own_->abi; }
+  // A status that a slot of `plugin` returned, taken over. An unknown code or a foreign handle becomes INTERNAL and is
+  // counted as misbehaviour of the plugin.
+  Status take(belay_status raw, std::string_view plugin, std::string_view slot);
+  // Counts, logs; three strikes are logged as an error. Gives the count.
+  uint64_t misbehaved(std::string_view plugin, std::string_view reason);
+
+  // FAILED_PRECONDITION in a forked child.
+  Status check_process() const { return process_.check("This runtime"); }
+  bool forked() const { return process_.forked(); }
+
+  const Config& config() const { return config_; }
+  const Schema& schema() const { return schema_; }
+  Log& log() { return log_; }
+  Executor& executor() { return executor_; }
+  ServiceRegistry& services() { return *services_; }
+  Objects& objects() { return objects_; }
+  PluginLoader& plugins() { return *plugins_; }
+
+  // For the loader: the table of a plugin, made at the first call, alive as long as the host.
+  HostTable& table_for(const std::string& plugin);
+  const void* service(std::string_view id) const;  // nullptr: none
+
+ private:
+  explicit Host(HostOptions options);
+  Status prepare(const std::vector<std::string>& plugin_dirs, bool standard_plugin_dirs);
+
+  const ForkGuard process_;
+  Config config_;
+  Schema schema_;
+  Log log_;
+  Executor executor_;
+  std::unique_ptr<ServiceRegistry> services_;
+  Objects objects_;
+  std::unique_ptr<PluginLoader> plugins_;
+  mutable std::mutex mutex_;  // of the next three
+  std::map<std::string, const void*, std::less<>> service_tables_;
+  std::map<std::string, std::unique_ptr<HostTable>, std::less<>> tables_;
+  std::atomic<void*> user_{nullptr};
+  HostTable* own_ = nullptr;
+  bool down_ = false;
+};
+
+}  // namespace belay::core

@@ -1,0 +1,65 @@
+// core/plugin_loader.h: from files to running plugins, and back.
+#pragma once
+
+#include <belay/abi/plugin.h>
+#include <belay/status.hpp>
+#include "core/config.h"
+#include "core/plugin_catalog.h"
+
+#include <chrono>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace belay::core {
+
+class Host;
+
+// found -> loaded -> open -> active -> draining -> closed -> resident | unmapped; also failed, zombie (its drain ended
+// at the deadline: it stays mapped, its keys are gone).
+enum class PluginState : uint8_t {
+  kFound, kLoaded, kOpen, kActive, kDraining, kClosed, kResident, kUnmapped, kFailed, kZombie
+};
+const char* name_of(PluginState state);
+
+struct PluginInfo {
+  std::string id, version, abi, file, manifest;  // manifest: its text
+  std::string keys;                              // "belay.driver/1:cpu belay.kernel-provider/1:cpu"
+  PluginState state = PluginState::kFound;
+  std::string reason;                            // of a failure or refusal, or who holds a zombie; else empty
+};
+
+// Loads the plugins that a configuration needs, in the order of what they require, and ends them in the reverse order.
+// A plugin that fails leaves the others alone. Calls of load() and unload() are serialised; no lock is held while a
+// plugin runs but its own. Thread-safe.
+class PluginLoader {
+ public:
+  PluginLoader(Host& host, Catalog catalog);
+  ~PluginLoader();
+
+  // Marks what offers `key` ("belay.driver/1:cpu") or the plugin with that id as needed. NOT_FOUND names the nearest and
+  // where was looked.
+  Status need(std::string_view key_or_id, const std::string& why);
+  // Loads, opens and starts what is needed and not running yet, with what that requires. Everything that can be loaded
+  // is; the status is that of the first failure.
+  Status load();
+  // Ends a plugin logically: keys removed, leases revoked, quiesce, wait for objects, tasks and leases, close; it stays
+  // mapped unless its manifest allows more. DEADLINE_EXCEEDED: it is a zombie, the message says who holds it.
+  Status unload(const std::string& id, std::chrono::nanoseconds deadline);
+  // All of them, users before what they use.
+  Status unload_all(std::chrono::nanoseconds deadline);
+
+  std::vector<PluginInfo> list() const;  // what was found, by id
+  const Catalog& catalog() const;
+  // Why `key` is not there: "plugin 'x' failed: ..."; empty when no plugin is known that offers it.
+  std::string why_not(std::string_view key) const;
+
+ private:
+  struct Plugin;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace belay::core
