@@ -22,7 +22,9 @@ typedef struct belay_claim_req {
   uint32_t graph;   /* index of the graph whose nodes may be claimed */
   uint32_t reserved;
   const belay_device_info* device;
-  /* [values of the image]: bytes of constants, dense; NULL where the value is not constant. */
+  /* [values of the image]: bytes of constants, dense, aligned for their element type; NULL where the value is not
+   * constant. Constants of values are read here only: their records in the image name a source that need not be there.
+   * Constants of attributes are inline in the image. */
   const void* const* constants;
 } belay_claim_req;
 
@@ -31,8 +33,12 @@ typedef struct belay_in_place {
   uint32_t input, output; /* positions in the claim's lists */
 } belay_in_place;
 
+/* Nodes of the image are in canonical form: attributes that newer definitions take as inputs are inputs, since_version is
+ * that of the newest definition at or below opset 17 (a definition that appeared later keeps its number), and what only
+ * old definitions had (broadcast and axis of arithmetic, softmax over a flattened tail, is_test ...) is gone. */
+
 /* One unit that the provider can run: a node, or nodes that together form one kernel: then values between them are used
- * by nothing else. */
+ * by nothing else (the engine refuses the claim otherwise). */
 typedef struct belay_claim {
   belay_hdr hdr;
   const uint32_t* nodes; /* of the image, in topological order */

@@ -39,7 +39,11 @@ typedef struct belay_plan_req {
   const belay_interval* intervals; /* sorted and disjoint for each buffer */
   const belay_pair* conflicts;     /* pairs that must not share although their intervals do not meet */
   uint64_t conflict_count;
-  const belay_pair* in_place;      /* pairs (input, output) that may share the same offset: output starts when input ends */
+  /* Pairs (input, output) of one kernel that may write over its input. The two meet in exactly one step, the kernel's:
+   * input.end == output.begin + 1 (of the input's last and the output's first interval). In that step they may overlap,
+   * but only where both have the same offset; then either may be the larger one. Such a pair is permission, not a
+   * wish: apart is right too. */
+  const belay_pair* in_place;
   uint64_t in_place_count;
   const uint64_t* fixed_offset;    /* [count], BELAY_OFFSET_FREE where open; NULL: all open */
   const uint64_t* capacity;        /* [arena_count]: stop when the peak is at or below; NULL: as low as the budget allows */
