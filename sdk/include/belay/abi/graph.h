@@ -138,7 +138,7 @@ typedef struct belay_graph_constant {
   belay_list dims; /* of `dims`, all known, no symbols */
   uint32_t source; /* BELAY_NONE: inline in `data` */
   uint32_t reserved; /* 0 */
-  uint64_t offset; /* into the source or `data` */
+  uint64_t offset; /* into the source, or into `data`: there a multiple of 8 */
   uint64_t bytes;
 } belay_graph_constant;
 
@@ -195,7 +195,7 @@ typedef struct belay_graph_graph {
   uint32_t parent;     /* graph; BELAY_NONE: the main graph */
   belay_list inputs;   /* indices of values */
   belay_list outputs;  /* indices of values; an output may be a value of an outer graph */
-  belay_list captures; /* indices of values of outer graphs that this one or its subgraphs use */
+  belay_list captures; /* indices of values of outer graphs that this one or its subgraphs use, ascending */
   belay_list nodes;    /* of `nodes` */
 } belay_graph_graph;
 

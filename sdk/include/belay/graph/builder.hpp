@@ -25,6 +25,8 @@ struct Dim {
 
 class Builder {
  public:
+  struct State;  // known to the library only
+
   Builder();
   ~Builder();
   Builder(Builder&&) noexcept;
@@ -86,7 +88,6 @@ class Builder {
   Result<std::string> freeze(std::vector<uint32_t>* node_order = nullptr) const;
 
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 
