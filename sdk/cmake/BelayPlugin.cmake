@@ -7,10 +7,8 @@
 # Belay's own tree and, after find_package(belay), in any other. A plugin uses belay::sdk (linked for it),
 # belay::graph and belay::tensor_io.
 #
-# The sources see BELAY_PLUGIN_BUILD, BELAY_PLUGIN_ID ("<id>") and BELAY_PLUGIN_MANIFEST_SHA256 (in hex).
-#
 # STATIC makes a static library instead, for a program that has the plugin inside: its entry is called
-# belay_plugin_v0__<id> (in <id>, each of . and - becomes _), and BELAY_PLUGIN_STATIC is defined.
+# belay_plugin_v0__<id> (in <id>, each of . and - becomes _).
 include(GNUInstallDirs)
 
 function(belay_add_plugin id)
@@ -36,21 +34,19 @@ function(belay_add_plugin id)
     message(FATAL_ERROR "${manifest} says '${lines}', want 'id = \"${id}\"' as in belay_add_plugin().")
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})
-  file(SHA256 ${manifest} digest)
 
   set(target belay_plugin_${id})
   if(arg_STATIC)
     add_library(${target} STATIC ${arg_SOURCES})
     string(MAKE_C_IDENTIFIER ${id} suffix)
-    target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_STATIC belay_plugin_v0=belay_plugin_v0__${suffix})
+    target_compile_definitions(${target} PRIVATE belay_plugin_v0=belay_plugin_v0__${suffix})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   else()
     add_library(${target} MODULE ${arg_SOURCES})
   endif()
   target_link_libraries(${target} PRIVATE belay::sdk ${arg_LINKS})
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-  target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_BUILD "BELAY_PLUGIN_ID=\"${id}\""
-    "BELAY_PLUGIN_MANIFEST_SHA256=\"${digest}\"")
+  target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_BUILD)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME belay_${id} C_VISIBILITY_PRESET hidden
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
