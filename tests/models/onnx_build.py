@@ -12,6 +12,7 @@ F32, F64, F16, BF16 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16
 I8, I16, I32, I64 = TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64
 U8, U16, U32, U64 = TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64
 BOOL, STRING = TensorProto.BOOL, TensorProto.STRING
+I4 = 22  # newer than python3-onnx 1.12
 
 DTYPES = {F32: np.float32, F64: np.float64, F16: np.float16, I8: np.int8, I16: np.int16, I32: np.int32, I64: np.int64,
           U8: np.uint8, U16: np.uint16, U32: np.uint32, U64: np.uint64, BOOL: np.bool_}
