@@ -1,0 +1,17 @@
+#include "registry.hpp"
+
+namespace belay::cpu {
+
+Registry::Registry() {
+  add_unary(*this);
+  add_binary(*this);
+}
+
+const OpDef* Registry::find(std::string_view domain, std::string_view op) const {
+  const auto at = ops_.find({domain, op});
+  return at == ops_.end() ? nullptr : &at->second;
+}
+
+uint32_t ClaimContext::only_consumer(uint32_t value) const { return uses[value] == 1 ? last_consumer[value] : BELAY_NONE; }
+
+}  // namespace belay::cpu

@@ -1,0 +1,20 @@
+// The loops for CPUs with AVX2, FMA and F16C. Headers come before the target is set: functions of theirs that are
+// not inlined must stay fit for every CPU, for the linker may take this file's copy for all.
+#include "simd.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#define BELAY_SIMD_F16C 1
+#define BELAY_SIMD_FMA 1
+#endif
+#include "math.inc"
+#include "loops.inc"
+
+namespace belay::cpu {
+constinit const Simd kSimdAvx2 = make_simd("avx2");
+}
+#if defined(__x86_64__)
+#pragma GCC pop_options
+#endif

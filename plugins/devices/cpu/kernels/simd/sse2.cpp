@@ -1,0 +1,8 @@
+// The loops for every x86-64 CPU (and, without intrinsics, for any other).
+#include "simd.hpp"
+#include "math.inc"
+#include "loops.inc"
+
+namespace belay::cpu {
+constinit const Simd kSimdSse2 = make_simd("sse2");
+}
