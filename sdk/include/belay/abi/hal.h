@@ -33,6 +33,18 @@ typedef struct belay_hal_buffer_info {
   void* host; /* address of the bytes where the host sees them, else NULL */
 } belay_hal_buffer_info;
 
+typedef struct belay_hal_memory_info { /* of one device; the slot fills */
+  belay_hdr hdr;
+  uint64_t bytes, peak_bytes; /* of buffers with memory of their own, now and at most */
+  uint64_t buffers;           /* now, those over lent host memory included */
+  uint64_t allocations;       /* since the device was opened */
+  uint64_t limit;             /* [memory] limit; 0: none */
+  belay_sink usage;           /* set by the caller: who has what, for people; may be empty */
+} belay_hal_memory_info;
+
+/* Slots that queue fill *out (may be NULL) with the operation's event. A failed operation is seen by whoever waits for
+ * its event or a later one of the stream; `recover` ends that. What a full queue means says [runtime] queue_full: the
+ * call helps or blocks until there is room, or gives QUEUE_FULL ("report"); BELAY_HAL_STREAM_BLOCK always makes room. */
 typedef struct belay_hal_vt {
   belay_hdr hdr;
   uint64_t (*device_count)(const belay_host*) BELAY_NOEXCEPT;
@@ -44,21 +56,25 @@ typedef struct belay_hal_vt {
   belay_status (*buffer_create)(const belay_host*, belay_obj* device, const belay_alloc_req*, belay_obj** out)
       BELAY_NOEXCEPT;
   belay_status (*buffer_info)(const belay_host*, belay_obj* buffer, belay_hal_buffer_info* inout) BELAY_NOEXCEPT;
-  /* What is queued and uses it must have ended. NULL is ignored. */
+  /* What is queued and uses it must have ended. NULL is ignored; a handle that is none is logged. */
   void (*buffer_destroy)(const belay_host*, belay_obj* buffer) BELAY_NOEXCEPT;
 
   belay_status (*stream_create)(const belay_host*, belay_obj* device, const belay_hal_stream_req*, belay_obj** out)
       BELAY_NOEXCEPT;
   void (*stream_destroy)(const belay_host*, belay_obj* stream) BELAY_NOEXCEPT; /* finishes the queued work */
+  /* Buffers may be of other devices of this host where the host sees their bytes; ranges are checked. */
   belay_status (*copy)(const belay_host*, belay_obj* stream, const belay_copy_req*, belay_event* out) BELAY_NOEXCEPT;
   belay_status (*fill)(const belay_host*, belay_obj* stream, const belay_fill_req*, belay_event* out) BELAY_NOEXCEPT;
   belay_status (*launch)(const belay_host*, belay_obj* stream, const belay_launch_req*, belay_event* out) BELAY_NOEXCEPT;
-  /* `event` may belong to any device of this host. */
+  /* `event` may belong to any device of this host. The events of a destroyed stream are reached: its work was finished.
+   * Errors: NOT_FOUND (a timeline that was never made), OUT_OF_RANGE (of another device, and not queued yet). */
   belay_status (*wait)(const belay_host*, belay_obj* stream, belay_event event) BELAY_NOEXCEPT;
   belay_status (*host_call)(const belay_host*, belay_obj* stream, void (*fn)(void* user), void* user, belay_event* out)
       BELAY_NOEXCEPT;
   belay_status (*flush)(const belay_host*, belay_obj* stream) BELAY_NOEXCEPT;
   belay_status (*query)(const belay_host*, belay_event) BELAY_NOEXCEPT; /* UNAVAILABLE: not yet */
+  /* query, synchronize and on_reached give NOT_FOUND for a timeline that was never made, OUT_OF_RANGE for a value that
+   * is not queued yet: nobody waits for ever. */
   /* The event of all that is queued so far. */
   belay_status (*record)(const belay_host*, belay_obj* stream, belay_event* out) BELAY_NOEXCEPT;
   belay_status (*synchronize)(const belay_host*, belay_event, uint64_t timeout_ns) BELAY_NOEXCEPT;
@@ -78,6 +94,16 @@ typedef struct belay_hal_vt {
    * alignment, bounds): a wrong one is INTERNAL and names policy and buffers. Without a policy of class PLAN every
    * buffer gets a place of its own. */
   belay_status (*plan)(const belay_host*, const belay_plan_req*, belay_plan_result*) BELAY_NOEXCEPT;
+
+  belay_status (*memory_info)(const belay_host*, belay_obj* device, belay_hal_memory_info* inout) BELAY_NOEXCEPT;
+  /* The buffer that holds the byte at a host address, and where in it. Errors: NOT_FOUND. */
+  belay_status (*find)(const belay_host*, const void* address, belay_obj** out_buffer, uint64_t* out_offset)
+      BELAY_NOEXCEPT;
+  /* How many operations of the stream have not ended yet. */
+  belay_status (*pending)(const belay_host*, belay_obj* stream, uint64_t* out_operations) BELAY_NOEXCEPT;
+  belay_status (*health)(const belay_host*, belay_obj* device, belay_health* inout) BELAY_NOEXCEPT;
+  /* Errors: UNIMPLEMENTED (the driver cannot). No other call on the device meanwhile. */
+  belay_status (*reset)(const belay_host*, belay_obj* device) BELAY_NOEXCEPT;
 } belay_hal_vt;
 
 #ifdef __cplusplus
