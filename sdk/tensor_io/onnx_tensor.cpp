@@ -1,0 +1,252 @@
+#include <belay/tensor_io/onnx_tensor.hpp>
+
+#include <belay/abi/tensor.h>
+#include <belay/graph/dtype.hpp>
+#include <belay/tensor_io.hpp>
+
+#include <charconv>
+
+namespace belay::wire {
+
+std::string printable(std::string_view text) {
+  constexpr size_t kShown = 160;
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out;
+  size_t i = 0;
+  while (i < text.size() && out.size() < kShown) {
+    const auto lead = uint8_t(text[i]);
+    const size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3
+                          : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+    bool good = length > 0 && length <= text.size() - i && lead >= 0x20 && lead != 0x7f;
+    for (size_t k = 1; good && k < length; ++k) good = (uint8_t(text[i + k]) & 0xc0) == 0x80;
+    if (good && length > 2) {  // overlong forms, surrogates, past U+10FFFF
+      const auto second = uint8_t(text[i + 1]);
+      good = !(lead == 0xe0 && second < 0xa0) && !(lead == 0xed && second >= 0xa0) && !(lead == 0xf0 && second < 0x90) &&
+             !(lead == 0xf4 && second >= 0x90);
+    }
+    if (good && length == 2 && lead == 0xc2 && uint8_t(text[i + 1]) < 0xa0) good = false;  // control characters
+    if (good) {
+      out.append(text.substr(i, length));
+      i += length;
+    } else {
+      out.append("\\x").append(1, kHex[lead >> 4]).append(1, kHex[lead & 15]);
+      ++i;
+    }
+  }
+  if (i < text.size()) out += "...";
+  return out;
+}
+
+}  // namespace belay::wire
+
+namespace belay::onnx {
+namespace {
+
+// Fields of TensorProto that hold typed data.
+constexpr uint32_t kFloatData = 4, kInt32Data = 5, kStringData = 6, kInt64Data = 7, kDoubleData = 10, kUint64Data = 11;
+
+uint32_t typed_field(uint32_t dtype) {
+  switch (dtype) {
+    case BELAY_DT_FLOAT32:
+    case BELAY_DT_COMPLEX64: return kFloatData;
+    case BELAY_DT_FLOAT64:
+    case BELAY_DT_COMPLEX128: return kDoubleData;
+    case BELAY_DT_INT64: return kInt64Data;
+    case BELAY_DT_UINT32:
+    case BELAY_DT_UINT64: return kUint64Data;
+    case BELAY_DT_STRING: return kStringData;
+    default: return kInt32Data;
+  }
+}
+
+std::string describe(const TensorProto& t) {
+  return "Tensor '" + wire::printable(t.name) + "'" + (t.dtype ? " (" + std::string(dtype_name(t.dtype)) + dims_text(t.dims) + ")" : "");
+}
+Status invalid(const TensorProto& t, const std::string& what) {
+  return {Code::kInvalidArgument, describe(t) + " " + what + "."};
+}
+
+Result<uint64_t> decimal(const TensorProto& t, std::string_view key, std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size())
+    return invalid(t, "has external data whose " + std::string(key) + " is '" + wire::printable(text) +
+                          "', want a decimal number below 2^64");
+  return value;
+}
+
+Status read_external(TensorProto& t, const std::vector<std::string_view>& entries) {
+  for (const std::string_view entry : entries) {  // StringStringEntryProto: 1 key, 2 value
+    std::string_view key, value;
+    wire::Message m(entry, t.base, "StringStringEntryProto");
+    while (m.next()) {
+      if (m.field() == 1) key = m.bytes();
+      if (m.field() == 2) value = m.bytes();
+    }
+    BELAY_TRY(m.status());
+    if (key == "location") {
+      t.location = value;
+    } else if (key == "offset") {
+      BELAY_ASSIGN(t.offset, decimal(t, key, value));
+    } else if (key == "length") {
+      BELAY_ASSIGN(t.length, decimal(t, key, value));
+    }  // others, such as checksum, are ignored as everyone does
+  }
+  if (t.location.empty()) return invalid(t, "has external data without a location");
+  return {};
+}
+
+}  // namespace
+
+Result<TensorProto> read_tensor(std::string_view message, const char* base) {
+  TensorProto t;
+  t.message = message;
+  t.base = base;
+  bool has_raw = false, external = false, segment = false;
+  int32_t type = 0;
+  uint64_t typed_counts[16] = {};  // by field
+  std::vector<std::string_view> entries;
+  bool too_many_dims = false;
+  wire::Message m(message, base, "TensorProto");
+  while (m.next()) {
+    switch (m.field()) {
+      case 1:
+        m.numbers([&](uint64_t dim) {
+          if (t.dims.size() < BELAY_MAX_RANK) {
+            t.dims.push_back(int64_t(dim));
+          } else {
+            too_many_dims = true;
+          }
+        });
+        break;
+      case 2: type = int32_t(m.number()); break;
+      case 3: segment = true; break;
+      case kFloatData: m.floats([&](float) { ++typed_counts[kFloatData]; }); break;
+      case kDoubleData: m.doubles([&](double) { ++typed_counts[kDoubleData]; }); break;
+      case kInt32Data:
+      case kInt64Data:
+      case kUint64Data: m.numbers([&](uint64_t) { ++typed_counts[m.field()]; }); break;
+      case kStringData:
+        m.bytes();
+        ++typed_counts[kStringData];
+        break;
+      case 8: t.name = m.bytes(); break;
+      case 9:
+        t.raw = m.bytes();
+        has_raw = true;
+        break;
+      case 13: entries.push_back(m.bytes()); break;
+      case 14: external = m.number() == 1; break;
+      default: break;
+    }
+  }
+  BELAY_TRY(m.status());
+  if (segment) return Status(Code::kUnimplemented, describe(t) + " is stored in segments, which are not supported.");
+  if (type <= 0 || !find_dtype(uint32_t(type)) || uint32_t(type) >= BELAY_DT_COMPLEX32)  // ONNX's own end at 26
+    return invalid(t, "has the data type " + std::to_string(type) + ", which is not a known element type");
+  t.dtype = uint32_t(type);
+  if (too_many_dims) return invalid(t, "has more than 32 dims");
+  for (size_t i = 0; i < t.dims.size(); ++i)
+    if (t.dims[i] < 0)
+      return invalid(t, "has dims[" + std::to_string(i) + "] = " + std::to_string(t.dims[i]) + ", want 0 or more");
+  const auto count = element_count(t.dims);
+  if (!count) return invalid(t, "has more elements than 64 bits count");
+  t.count = *count;
+  const bool strings = t.dtype == BELAY_DT_STRING;
+  if (!strings) {
+    const auto bytes = dtype_bytes(t.dtype, t.count);
+    if (!bytes) return invalid(t, "needs more bytes than 64 bits count");
+    t.bytes = *bytes;
+  }
+
+  const uint32_t field = typed_field(t.dtype);
+  uint64_t typed_total = 0;
+  for (const uint64_t n : typed_counts) typed_total += n;
+  if (typed_total != typed_counts[field])
+    return invalid(t, "has its values in a field of another type");
+  // An empty raw_data next to external or typed data is what some writers leave; only bytes count as data.
+  const int kinds = int(external) + int(has_raw && !t.raw.empty()) + int(typed_total > 0);
+  if (kinds > 1) return invalid(t, "has more than one of raw, typed and external data");
+  if (external) {
+    if (strings) return invalid(t, "holds strings, which cannot be external");
+    t.data = TensorProto::Data::kExternal;
+    t.raw = {};
+    BELAY_TRY(read_external(t, entries));
+    if (t.length && *t.length != t.bytes)
+      return invalid(t, "has external data of " + std::to_string(*t.length) + " bytes, want " + std::to_string(t.bytes));
+    return t;
+  }
+  if (strings || typed_total > 0) {
+    if (has_raw && !t.raw.empty()) return invalid(t, "holds strings in raw_data, want string_data");
+    t.data = TensorProto::Data::kTyped;
+    const DtypeInfo& info = *find_dtype(t.dtype);
+    const bool pairs = t.dtype == BELAY_DT_COMPLEX64 || t.dtype == BELAY_DT_COMPLEX128;
+    const uint64_t want = pairs ? 2 * t.count : info.bits > 0 && info.bits < 8 ? t.bytes : t.count;
+    if (typed_total != want)
+      return invalid(t, "has " + std::to_string(typed_total) + " values, want " + std::to_string(want));
+    return t;
+  }
+  if (t.raw.size() != t.bytes)
+    return invalid(t, "has " + std::to_string(t.raw.size()) + " bytes of raw data, want " + std::to_string(t.bytes));
+  return t;
+}
+
+Status read_values(const TensorProto& t, std::span<std::byte> out) {
+  const DtypeInfo& info = *find_dtype(t.dtype);
+  const uint32_t field = typed_field(t.dtype);
+  const size_t width = field == kFloatData ? 4 : field == kDoubleData ? 8 : info.bits < 8 ? 1 : info.bits / 8;
+  if (out.size() != t.bytes || t.dtype == BELAY_DT_STRING) return invalid(t, "was asked for values of another size");
+  size_t at = 0;
+  bool fits = true;
+  const auto put = [&](const auto& value) {
+    if (at + width > out.size()) {  // counted before; the message cannot have changed
+      fits = false;
+      return;
+    }
+    std::memcpy(out.data() + at, &value, width);
+    at += width;
+  };
+  // Signed types take what sign extension of their width gives, unsigned ones and bits take 0 to 2^width - 1.
+  const bool is_signed = t.dtype == BELAY_DT_INT8 || t.dtype == BELAY_DT_INT16 || t.dtype == BELAY_DT_INT32;
+  const uint32_t bits = uint32_t(width) * 8;
+  std::optional<int64_t> misfit;
+  wire::Message m(t.message, t.base, "TensorProto");
+  while (m.next()) {
+    if (m.field() != field) continue;
+    switch (field) {
+      case kFloatData: m.floats(put); break;
+      case kDoubleData: m.doubles(put); break;
+      case kInt64Data: m.numbers(put); break;
+      case kUint64Data:
+        m.numbers([&](uint64_t value) {
+          if (width == 4 && value > UINT32_MAX) misfit = int64_t(value);
+          put(value);
+        });
+        break;
+      default:
+        m.numbers([&](uint64_t raw) {
+          const auto value = int64_t(raw);
+          const int64_t low = is_signed || info.bits < 8 ? -(int64_t{1} << (bits - 1)) : 0;
+          const int64_t high = t.dtype == BELAY_DT_BOOL ? 1 : (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
+          if (value < low || value > high) misfit = value;
+          put(value);
+        });
+    }
+  }
+  BELAY_TRY(m.status());
+  if (misfit) return invalid(t, "has the value " + std::to_string(*misfit) + ", which its element type cannot hold");
+  if (!fits || at != out.size()) return invalid(t, "has another number of values than its dims say");
+  return {};
+}
+
+Result<std::vector<std::string_view>> read_strings(const TensorProto& t) {
+  std::vector<std::string_view> out;
+  wire::Message m(t.message, t.base, "TensorProto");
+  while (m.next())
+    if (m.field() == kStringData) out.push_back(m.bytes());
+  BELAY_TRY(m.status());
+  if (out.size() != t.count) return invalid(t, "has another number of strings than its dims say");
+  return out;
+}
+
+}  // namespace belay::onnx
