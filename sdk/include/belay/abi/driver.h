@@ -156,6 +156,11 @@ typedef struct belay_launch_req {
   uint64_t arg_count;
   const belay_access* const* accesses;
   uint64_t access_count;
+  /* For a kernel with BELAY_KERNEL_WRITES_SHAPE, which calls it through exec->output, on the thread that runs the
+   * kernel, before the launch's event: gives the memory for output `index`, dense, of these dims; NULL when there is
+   * none. `dims` is borrowed for the call. NULL for other kernels. */
+  void* (*output)(void* output_user, uint64_t index, const int64_t* dims, uint32_t rank) BELAY_NOEXCEPT;
+  void* output_user;
 } belay_launch_req;
 
 /* Every slot that queues gives the operation's value in *out_value, never blocks and never runs queued work. Errors of

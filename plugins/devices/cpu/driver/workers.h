@@ -1,0 +1,84 @@
+// The threads of a device: they run streams that nobody waits for, foreign code (host callbacks, user kernels),
+// completions, and tiles of parallel loops. Made when first needed; they poll for `spin_ns` at most, then sleep.
+#pragma once
+
+#include "packet.h"
+#include "sync.h"
+
+#include <belay/status.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace belay::cpu {
+
+class Device;
+class ParallelLoops;
+class Stream;
+
+// A completion that is due; made by on_reached, freed by the worker that called it.
+struct DueCompletion {
+  belay_completion completion{};
+  Stream* stream = nullptr;  // referenced
+  uint64_t value = 0;
+  DueCompletion* next = nullptr;
+};
+
+class Workers {
+ public:
+  // `threads` workers run streams and tiles; up to `blocking` more may be inside foreign code at the same time.
+  Workers(Device& device, uint64_t threads, uint64_t blocking);
+  // stop() was called.
+  ~Workers() = default;
+
+  // Lets a worker run the stream up to what is flushed. Any thread; may be called with a timeline's lock held.
+  void ready(Stream& stream);
+  // Calls the completion on a worker, then frees it.
+  void complete(DueCompletion* due);
+  // Tiles are there for up to `helpers` threads. Sleeping ones are woken only where `wake`.
+  void offer_tiles(uint64_t helpers, bool wake);
+
+  // Makes sure that there is a worker at all. RESOURCE_EXHAUSTED: the system gives no thread.
+  Status ensure_one();
+
+  // True when a worker that runs `stream` shall give way to a stream of a higher priority.
+  bool preempts(const Stream& stream) const;
+
+  // A worker enters and leaves foreign code, which may block: another one takes over the rest.
+  void enter_foreign();
+  void leave_foreign();
+
+  // Waits until nothing is ready, due or running, then ends the threads.
+  void stop();
+
+ private:
+  void main(uint64_t index);
+  bool run_something(Exec& exec);
+  void run_stream(Exec& exec, Stream& stream);
+  Stream* take_ready();          // with the lock held
+  void announce(uint64_t count, bool wake);
+  bool spawn();                  // with the lock held
+  void idle();
+
+  Device& device_;
+  const uint64_t threads_, most_;
+
+  mutable std::mutex mutex_;
+  std::vector<std::thread> workers_;
+  std::vector<Stream*> ready_;  // each referenced
+  DueCompletion* due_first_ = nullptr;
+  DueCompletion* due_last_ = nullptr;
+  bool stopping_ = false;
+
+  // Workers watch `epoch_`: it moves when there is something new. Increment, then look at sleepers_; a worker counts
+  // itself, then looks for work, then sleeps on the epoch it knew before: all of it sequentially consistent.
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  std::atomic<uint32_t> sleepers_{0}, spinners_{0}, foreign_{0};
+  std::atomic<uint64_t> count_{0};                  // of workers_
+  std::atomic<int64_t> top_priority_{INT64_MIN};    // of ready_
+};
+
+}  // namespace belay::cpu
