@@ -4,6 +4,8 @@
 #include "device.h"
 #include "options.h"
 
+#include "kernels/provider.hpp"
+
 #include <belay/plugin.hpp>
 
 #include <algorithm>
@@ -249,7 +251,7 @@ belay_status score(belay_ctx*, belay_score* inout) noexcept {
 }
 
 belay_status create(belay_ctx* ctx, const belay_value* config, belay_created* out) noexcept {
-  const belay_host& host = *state<Plugin>(ctx).host;
+  const belay_host& host = *state<PluginState>(ctx).host;
   return guard(host, [&]() -> Status {
     give(out, std::make_unique<Driver>(host, Options::read(Value(config))), kDriverTable);
     return {};
@@ -277,12 +279,6 @@ const belay_device_vt kDeviceTable = {.hdr = {sizeof(belay_device_vt), 0, nullpt
                                       .reset = device_reset,
                                       .extension = device_extension,
                                       .destroy = device_destroy};
-
-Result<std::unique_ptr<Plugin>> Plugin::open(const belay_host& host, Value) {
-  auto plugin = std::make_unique<Plugin>();
-  plugin->host = &host;
-  return plugin;
-}
 
 const belay_component* driver_component() { return &kComponent; }
 
