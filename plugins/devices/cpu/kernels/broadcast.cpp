@@ -1,6 +1,7 @@
 #include "broadcast.hpp"
 
-#include <atomic>
+#include "trouble.hpp"
+
 
 namespace belay::cpu {
 namespace {
@@ -17,31 +18,25 @@ struct BroadcastKernel {
 
   belay_status operator()(const Run& run) const {
     const int64_t total = product(dims);
-    std::atomic<int64_t> trouble{INT64_MAX};
-    const auto note = [&](int64_t at) {
-      int64_t seen = trouble.load();
-      while (at < seen && !trouble.compare_exchange_weak(seen, at)) {
-      }
-    };
+    Trouble trouble;
     const char* pa = run.in<char>(0);
     const char* pb = run.in<char>(1);
     char* py = run.out<char>(0);
     run.parallel(total, grain_of(form.ns), [&](int64_t begin, int64_t end) {
       if (direct)
-        in_runs(pa, pb, py, begin, end, note);
+        in_runs(pa, pb, py, begin, end, trouble);
       else
-        in_blocks(pa, pb, py, begin, end, note);
+        in_blocks(pa, pb, py, begin, end, trouble);
     });
-    if (trouble != INT64_MAX)
-      return run.fail(Code::kInvalidArgument, name + ": element " + std::to_string(trouble) + " of the result, of shape " +
+    if (trouble)
+      return run.fail(Code::kInvalidArgument, name + ": element " + std::to_string(trouble.first()) + " of the result, of shape " +
                                                   text_of(dims) + ", " + std::string(form.trouble) + ".");
     return BELAY_OK;
   }
 
-  template <class Note>
-  void in_runs(const char* pa, const char* pb, char* py, int64_t begin, int64_t end, const Note& note) const {
+  void in_runs(const char* pa, const char* pb, char* py, int64_t begin, int64_t end, Trouble& trouble) const {
     if (walk.rank() == 0) {
-      if (form.loop(pa, 0, pb, 0, py, 1) != 1) note(0);
+      if (form.loop(pa, 0, pb, 0, py, 1) != 1) trouble.note(0);
       return;
     }
     const int64_t inner = walk.dims.back(), sa = walk.strides[0].back(), sb = walk.strides[1].back();
@@ -50,14 +45,13 @@ struct BroadcastKernel {
       const int64_t n = std::min(inner - skip, end - at);
       const int64_t done = form.loop(pa + (offset[0] + skip * sa) * a_bytes, sa, pb + (offset[1] + skip * sb) * b_bytes,
                                      sb, py + at * y_bytes, n);
-      if (done != n) note(at + done);
+      if (done != n) trouble.note(at + done);
       at += n;
       skip = 0;
     });
   }
 
-  template <class Note>
-  void in_blocks(const char* pa, const char* pb, char* py, int64_t begin, int64_t end, const Note& note) const {
+  void in_blocks(const char* pa, const char* pb, char* py, int64_t begin, int64_t end, Trouble& trouble) const {
     for_blocks(begin, end, [&](int64_t at, int64_t n) {
       BlockBuffer left, right;
       alignas(64) float wide[kBlock];
@@ -65,7 +59,7 @@ struct BroadcastKernel {
       const void* y = b.read(pb, at, n, right);
       const int64_t done = form.loop(x, 1, y, 1, narrow_out ? static_cast<void*>(wide) : py + at * y_bytes, n);
       if (narrow_out) narrow(form.out_dtype, wide, py + at * y_bytes, n);
-      if (done != n) note(at + done);
+      if (done != n) trouble.note(at + done);
     });
   }
 };

@@ -89,7 +89,8 @@ void claim_single(const graph::View& view, graph::NodeView node, const OpDef& de
         pairs[claim.in_place_count++] = {i, 0};
     }
   claim.in_place = pairs;
-  for (uint32_t i = 0; i < std::min<size_t>(node.inputs().size(), 64); ++i)
+  const bool shape_known = def.host_for_shape && view.shape(node.output(0)) && element_count(*view.shape(node.output(0)));
+  for (uint32_t i = 0; i < std::min<size_t>(node.inputs().size(), 64) && !shape_known; ++i)
     if ((def.host_inputs >> i & 1) && node.inputs()[i] != BELAY_NONE && !context.constant(node.inputs()[i]))
       claim.host_inputs |= uint64_t{1} << i;
   sink.claim(sink.user, &claim);

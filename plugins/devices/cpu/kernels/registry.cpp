@@ -5,6 +5,9 @@ namespace belay::cpu {
 Registry::Registry() {
   add_unary(*this);
   add_binary(*this);
+  add_movement(*this);
+  add_gather(*this);
+  add_shaping(*this);
 }
 
 const OpDef* Registry::find(std::string_view domain, std::string_view op) const {

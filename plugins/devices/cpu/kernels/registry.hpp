@@ -29,6 +29,7 @@ struct OpDef {
   uint8_t max_outputs = 1;
   InPlace in_place = InPlace::kNone;
   uint64_t host_inputs = 0;   // bit i: prepare needs the value of input i
+  bool host_for_shape = false;  // ... but not where the dims of output 0 are known
   std::string_view domain = "";
   double ns_per_byte = 0.1;   // cost of a byte of operands, for the estimate of claim
 };
@@ -94,5 +95,8 @@ class Registry {
 // Each adds the operators of one file.
 void add_unary(Registry&);
 void add_binary(Registry&);
+void add_movement(Registry&);
+void add_gather(Registry&);
+void add_shaping(Registry&);
 
 }  // namespace belay::cpu
