@@ -62,8 +62,11 @@ class Config {
   std::string print() const;
 
  private:
-  std::unique_ptr<Node> root_;
-  std::map<std::string, std::unique_ptr<Node>> missing_;  // empty tables given out by plugin_config
+  Status add_layer(std::unique_ptr<Node> layer);
+  void finish(Node& table, const std::vector<Field>& fields);
+
+  std::unique_ptr<Node> root_, empty_;
+  std::map<std::string, std::string> folders_;  // of the files, by the name that origins carry
   std::vector<NamedComponent> named_;
 };
 

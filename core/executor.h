@@ -41,12 +41,15 @@ class Executor {
   void cancel(uint64_t id);
   // Refuses new tasks of the owner, cancels its timers and waits for the rest. False: some are left at the deadline.
   bool drain(TaskCount& owner, std::chrono::nanoseconds deadline);
+  // Lets go of threads and tasks without waiting for them, because one does not end; every later call fails.
+  void abandon();
   // Threads made so far.
   uint64_t threads() const;
 
  private:
   struct State;
   const ForkGuard process_;
+  bool abandoned_ = false;
   std::unique_ptr<State> state_;
 };
 

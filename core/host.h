@@ -26,7 +26,9 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,6 +79,12 @@ class Host {
   Status add_service(const std::string& id, const void* table);
   void set_user(void* user);  // before start()
 
+  // Adds a plugin that the configuration does not name: by key "belay.driver/1:cpu", kind or id. Its configuration is
+  // checked now. NOT_FOUND, INVALID_ARGUMENT; `why` begins the message. Before start().
+  Status need(std::string_view requirement, const std::string& why);
+  // A commented TOML example of every key of the schema and of the plugins found.
+  std::string example() const;
+
   // Loads, opens and starts the plugins that the configuration names and what they require. What can be started is,
   // and the host works with it; the status is that of the first plugin that failed and is not `optional`.
   Status start();
@@ -114,6 +122,7 @@ class Host {
  private:
   explicit Host(HostOptions options);
   Status prepare(const std::vector<std::string>& plugin_dirs, bool standard_plugin_dirs);
+  Status check_needed();
 
   const ForkGuard process_;
   Config config_;
@@ -128,6 +137,7 @@ class Host {
   std::map<std::string, std::unique_ptr<HostTable>, std::less<>> tables_;
   std::atomic<void*> user_{nullptr};
   HostTable* own_ = nullptr;
+  std::set<std::string> checked_;  // plugins whose configuration was
   bool down_ = false;
 };
 

@@ -12,9 +12,8 @@ namespace belay::core {
 
 struct FoundPlugin {
   Manifest manifest;
-  std::string file;      // canonical path of the library
-  std::string directory; // as it was searched
-  Status refused;        // why it cannot be used; ok otherwise
+  std::string file;                // canonical path of the library
+  Status refused;                  // why it cannot be used; ok otherwise
   uint64_t device = 0, inode = 0;  // of the file that was checked
 };
 
@@ -36,6 +35,7 @@ class Catalog {
 
   const std::vector<FoundPlugin>& plugins() const { return plugins_; }  // by id; refused ones too
   const std::vector<std::string>& directories() const { return directories_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }  // of directories that cannot be read
   const FoundPlugin* find(std::string_view id) const;
   // Plugins whose manifest offers the key "kind:name".
   std::vector<const FoundPlugin*> offering(std::string_view key) const;
@@ -43,9 +43,10 @@ class Catalog {
   Status not_found(std::string_view key_or_id) const;
 
  private:
-  void add_file(const std::string& library, const std::string& directory, bool allow_insecure);
+  // `stem`: the path of the library without ".so", of its manifest without ".plugin.toml".
+  void add(const std::string& stem, bool allow_insecure);
   std::vector<FoundPlugin> plugins_;
-  std::vector<std::string> directories_;
+  std::vector<std::string> directories_, warnings_;
 };
 
 }  // namespace belay::core

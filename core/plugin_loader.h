@@ -39,9 +39,10 @@ class PluginLoader {
   PluginLoader(Host& host, Catalog catalog);
   ~PluginLoader();
 
-  // Marks what offers `key` ("belay.driver/1:cpu") or the plugin with that id as needed. NOT_FOUND names the nearest and
-  // where was looked.
-  Status need(std::string_view key_or_id, const std::string& why);
+  // Marks as needed what offers a key ("belay.driver/1:cpu") or a kind, or has that id, and all that it requires. NOT_FOUND
+  // names the nearest and where was looked; `why` begins the message. Before load().
+  Status need(std::string_view requirement, const std::string& why);
+  std::set<std::string> needed() const;  // ids
   // Loads, opens and starts what is needed and not running yet, with what that requires. Everything that can be loaded
   // is; the status is that of the first failure.
   Status load();
@@ -52,6 +53,8 @@ class PluginLoader {
   Status unload_all(std::chrono::nanoseconds deadline);
 
   std::vector<PluginInfo> list() const;  // what was found, by id
+  // Whether the plugin is a zombie, whose threads may still call the host.
+  bool zombie(std::string_view id) const;
   const Catalog& catalog() const;
   // Why `key` is not there: "plugin 'x' failed: ..."; empty when no plugin is known that offers it.
   std::string why_not(std::string_view key) const;

@@ -67,7 +67,8 @@ Schema core_schema();
 // Checks `table` and makes it complete: converts sizes and durations, fills defaults. `what` names the owner of the keys
 // in messages: "belay.driver/1:ascend", "[engine]". INVALID_ARGUMENT holds up to ten lines such as
 //   config belay.toml:14:3: unknown key 'queue_deph' for belay.driver/1:ascend - did you mean 'queue_depth'?
-Status check_table(Node& table, const std::vector<Field>& fields, const std::string& what);
+Status check_table(Node& table, const std::vector<Field>& fields, const std::string& what,
+                   const std::string& file_word = "config");
 
 // INVALID_ARGUMENT when the field itself is wrong: its default does not fit its type, range or choices.
 Status check_field(const Field& field, const std::string& what);
