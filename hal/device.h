@@ -1,0 +1,77 @@
+// hal/device.h: a device of a driver, opened.
+#pragma once
+
+#include <belay/abi/driver.h>
+#include <belay/abi/hal.h>
+#include <belay/status.hpp>
+#include "hal/bridge.h"
+#include "hal/buffer.h"
+#include "hal/program.h"
+#include "hal/slots.h"
+#include "hal/stream.h"
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace belay::hal {
+
+// Makes buffers, streams and programs, checked, and counts them. Made by the DeviceManager; thread-safe.
+class Device : public Object {
+ public:
+  static constexpr uint32_t kKind = BELAY_OBJ_DEVICE;
+
+  // `name` is "cpu:0"; `index` counts over all drivers.
+  Device(std::string driver, std::string name, uint32_t index)
+      : driver_(std::move(driver)), name_(std::move(name)), index_(index) {}
+
+  // Reads what the driver says of the device; the object's table and impl are set. What the driver says, or
+  // INTERNAL.
+  Status prepare();
+
+  const belay_device_vt& vt() const { return *static_cast<const belay_device_vt*>(table); }
+  const std::string& driver() const { return driver_; }
+  const std::string& name() const { return name_; }
+  uint32_t index() const { return index_; }
+  const belay_device_info& info() const { return info_; }
+  bool host_visible() const { return info_.hdr.flags & BELAY_DEVICE_HOST_VISIBLE; }
+  // NULL: the driver has no programs.
+  const belay_driver_program_vt* programs() const { return programs_; }
+  Mirrors& mirrors() { return mirrors_; }
+
+  // `owner` is named in messages about memory: a plugin's id, or empty for the application.
+  Result<Buffer*> alloc(const belay_alloc_req& req, std::string_view owner);
+  void free(Buffer* buffer);
+  Result<Stream*> make_stream(const belay_hal_stream_req& req);
+  // Finishes what is queued on it.
+  void end_stream(Stream* stream);
+  Result<Program*> make_program(const belay_program_req& req);
+  void end_program(Program* program);
+  // Owns what a driver made, or a recording of the HAL's own.
+  Result<Program*> adopt_program(const belay_created& made, uint64_t binding_count);
+  Result<Program*> adopt_program(std::unique_ptr<Recording> recording, uint64_t binding_count);
+
+  // What is in use, for messages: "12 MiB in 3 buffers (engine 8 MiB, application 4 MiB)".
+  std::string usage() const;
+  uint64_t bytes_in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  uint64_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }
+  uint64_t allocations() const { return allocations_.load(std::memory_order_relaxed); }
+  uint64_t live_buffers() const { return live_buffers_.load(std::memory_order_relaxed); }
+  uint64_t live_streams() const { return live_streams_.load(std::memory_order_relaxed); }
+  uint64_t live_programs() const { return live_programs_.load(std::memory_order_relaxed); }
+
+ private:
+  Status check_alloc(const belay_alloc_req& req) const;
+
+  const std::string driver_, name_;
+  const uint32_t index_;
+  belay_device_info info_{};
+  std::vector<belay_heap_info> heaps_;
+  const belay_driver_program_vt* programs_ = nullptr;
+  Mirrors mirrors_;
+  std::atomic<uint64_t> in_use_{0}, peak_{0}, allocations_{0};
+  std::atomic<uint64_t> live_buffers_{0}, live_streams_{0}, live_programs_{0};
+};
+
+}  // namespace belay::hal

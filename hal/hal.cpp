@@ -1,0 +1,111 @@
+#include "hal/hal.h"
+
+#include <cstdlib>
+#include <new>
+#include <random>
+
+namespace belay::hal {
+namespace {
+
+uint64_t* make_alive_word() {
+  void* page = map_pages(4096, Keep::kNot);
+  if (!page) throw std::bad_alloc();
+  return new (page) uint64_t(1);
+}
+
+const char* kind_name(uint32_t kind) {
+  switch (kind) {
+    case BELAY_OBJ_DRIVER:
+      return "driver";
+    case BELAY_OBJ_DEVICE:
+      return "device";
+    case BELAY_OBJ_STREAM:
+      return "stream";
+    case BELAY_OBJ_BUFFER:
+      return "buffer";
+    case BELAY_OBJ_PROGRAM:
+      return "program";
+    case BELAY_OBJ_MEMORY_POLICY:
+      return "memory policy";
+    case BELAY_OBJ_MODEL_FORMAT:
+      return "model format";
+    case BELAY_OBJ_KERNEL_PROVIDER:
+      return "kernel provider";
+    case BELAY_OBJ_ENGINE:
+      return "engine";
+    case BELAY_OBJ_EXECUTABLE:
+      return "executable";
+    case BELAY_OBJ_DIAGNOSTICS:
+      return "diagnostics object";
+    default:
+      return "object of an unknown kind";
+  }
+}
+
+}  // namespace
+
+Hal::Hal(core::Host& host, HalOptions options)
+    : host_(host),
+      options_(options),
+      alive_(make_alive_word()),
+      timelines_(std::random_device{}()),
+      devices_(*this),
+      planner_(*this) {}
+
+void Hal::attach(std::vector<NamedObject> drivers, std::vector<NamedObject> policies) {
+  devices_.attach(std::move(drivers));
+  planner_.attach(std::move(policies));
+}
+
+Hal::~Hal() {
+  if (!forked()) {
+    const auto left = [&](const char* what, const Device& device) {
+      host_.log().warning("hal", std::string("A ") + what + " of '" + device.name() +
+                                     "' was not destroyed before its runtime; it is ended now.");
+    };
+    streams_.each([&](Stream& stream) {
+      left("stream", stream.device());
+      stream.device().end_stream(&stream);
+    });
+    programs_.each([&](Program& program) {
+      left("program", program.device());
+      program.device().end_program(&program);
+    });
+    buffers_.each([&](Buffer& buffer) {
+      host_.log().warning("hal", "A buffer of " + print_bytes(buffer.bytes) + " on '" +
+                                     buffer.device->name() +
+                                     "' was not destroyed before its runtime; it is freed now.");
+      buffer.device->free(&buffer);
+    });
+    devices_.close_all();
+  }
+  unmap(alive_, 4096);
+}
+
+belay_status Hal::pass(belay_status raw, const Object& object, const char* slot) {
+  if (raw >> 8 == 0 && raw < BELAY_CODE_COUNT) [[likely]]
+    return raw;  // a bare code
+  const Device* device = object.kind == BELAY_OBJ_STREAM    ? &static_cast<const Stream&>(object).device()
+                         : object.kind == BELAY_OBJ_PROGRAM ? &static_cast<const Program&>(object).device()
+                                                            : nullptr;
+  return pass(raw, device ? std::string_view(device->driver()) : std::string_view(), slot);
+}
+
+belay_status Hal::pass(belay_status raw, std::string_view plugin, const char* slot) {
+  if (raw >> 8 == 0 && raw < BELAY_CODE_COUNT) return raw;
+  return make(host_.take(raw, plugin, slot));
+}
+
+Status Hal::bad_handle(belay_obj* handle, uint32_t kind, const char* call, const char* name) const {
+  if (forked()) return forked_status();
+  const std::string who = std::string(call) + ": " + name;
+  const std::string wanted = kind_name(kind);
+  if (!handle) return {Code::kInvalidArgument, who + " is NULL, want a " + wanted + "."};
+  if (handle->magic == BELAY_OBJ_DEAD)
+    return {Code::kNotFound, who + " was destroyed (it was a " + std::string(kind_name(handle->kind)) + ")."};
+  if (handle->magic == BELAY_OBJ_MAGIC)
+    return {Code::kInvalidArgument, who + " is a " + kind_name(handle->kind) + ", want a " + wanted + "."};
+  return {Code::kInvalidArgument, who + " is no object of Belay, want a " + wanted + "."};
+}
+
+}  // namespace belay::hal

@@ -1,0 +1,425 @@
+// The C table of service belay.host.hal/1. Nothing is decided here: handles and sizes are checked, exceptions
+// stop.
+#include "hal/hal.h"
+
+#include <new>
+
+namespace belay::hal {
+namespace {
+
+Hal* hal_of(const belay_host* host) { return host ? static_cast<Hal*>(core::user_of(host)) : nullptr; }
+
+template <class T>
+bool sized(const T* req) {
+  return req && req->hdr.struct_size >= sizeof(T);
+}
+
+template <class T>
+Status bad_size(const char* call, const T* req, const char* name) {
+  if (!req) return {Code::kInvalidArgument, std::string(call) + ": " + name + " is NULL."};
+  return {Code::kInvalidArgument, std::string(call) + ": struct_size of " + name + " is " +
+                                      std::to_string(req->hdr.struct_size) + ", want " +
+                                      std::to_string(sizeof(T)) + " or more."};
+}
+
+Status null_argument(const char* call, const char* name) {
+  return {Code::kInvalidArgument, std::string(call) + ": " + name + " is NULL."};
+}
+
+// What is thrown below, by us or by a plugin, ends here.
+[[gnu::cold, gnu::noinline]] belay_status thrown(Hal* hal, const char* call) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return BELAY_RESOURCE_EXHAUSTED;
+  } catch (const std::exception& error) {
+    try {
+      return hal->make(
+          {Code::kInternal, std::string(call) + ": an exception came out of a plugin: " + error.what()});
+    } catch (...) {
+      return BELAY_INTERNAL;
+    }
+  } catch (...) {
+    return hal->host().table().status_make(
+        &hal->host().table(), BELAY_INTERNAL,
+        to_str("something that is no std::exception came out of a plugin"));
+  }
+}
+
+// For calls about the host as a whole.
+template <class Body>
+belay_status with_hal(const belay_host* host, const char* call, Body&& body) noexcept {
+  Hal* hal = hal_of(host);
+  if (!hal) return BELAY_FAILED_PRECONDITION;
+  try {
+    if (hal->forked()) [[unlikely]]
+      return hal->make(hal->forked_status());
+    return body(*hal);
+  } catch (...) {
+    return thrown(hal, call);
+  }
+}
+
+// For calls about one object: its own Hal counts, so nothing is read of the host unless the handle is bad.
+template <class T, class Body>
+belay_status with(const belay_host* host, belay_obj* handle, const char* call, const char* name,
+                  Body&& body) noexcept {
+  T* object = alive<T>(handle);
+  if (!object) [[unlikely]]
+    return with_hal(host, call,
+                    [&](Hal& hal) { return hal.make(hal.bad_handle(handle, T::kKind, call, name)); });
+  try {
+    return body(*object);
+  } catch (...) {
+    return thrown(object->hal, call);
+  }
+}
+
+template <class Body>
+belay_status on_stream(const belay_host* host, belay_obj* handle, const char* call, Body&& body) noexcept {
+  return with<Stream>(host, handle, call, "stream", body);
+}
+
+template <class T, class Body>
+void end(const belay_host* host, belay_obj* handle, const char* call, const char* name,
+         Body&& body) noexcept {
+  if (!handle) return;
+  const belay_status status = with<T>(host, handle, call, name, [&](T& object) {
+    Hal* const hal = object.hal;
+    const bool held = object.held;
+    body(object);
+    if (held) hal->let_go();
+    return belay_status(BELAY_OK);
+  });
+  if (status == BELAY_OK) return;
+  Hal* hal = hal_of(host);
+  if (!hal) return;
+  try {
+    const Status what = from_c(hal->host().table(), status);
+    if (!hal->forked()) hal->host().log().error("hal", what.message());
+  } catch (...) {  // no memory to say so
+  }
+}
+
+belay_status created(Hal& hal, const belay_host* host, auto result, belay_obj** out) {
+  if (!result.ok()) return hal.make(result.status());
+  if (host && core::plugin_of(host).empty()) hal.hold(**result);
+  *out = *result;
+  return BELAY_OK;
+}
+
+// ---- devices
+// ---------------------------------------------------------------------------------------------------------
+
+uint64_t device_count(const belay_host* host) {
+  Hal* hal = hal_of(host);
+  return hal && !hal->forked() ? hal->devices().count() : 0;
+}
+
+belay_status device(const belay_host* host, uint64_t index, belay_obj** out) {
+  return with_hal(host, "device", [&](Hal& hal) {
+    if (!out) return hal.make(null_argument("device", "out"));
+    Result<Device*> device = hal.devices().open(index);
+    if (!device.ok()) return hal.make(device.status());
+    *out = *device;
+    return belay_status(BELAY_OK);
+  });
+}
+
+belay_status device_info(const belay_host* host, belay_obj* handle, belay_device_info* info) {
+  return with<Device>(host, handle, "device_info", "device", [&](Device& device) {
+    if (!info) return device.hal->make(null_argument("device_info", "inout"));
+    return device.hal->pass(device.vt().info(&device, info), device.driver(), "info");
+  });
+}
+
+belay_status heap_info(const belay_host* host, belay_obj* handle, uint64_t heap, belay_heap_info* info) {
+  return with<Device>(host, handle, "heap_info", "device", [&](Device& device) {
+    if (!info) return device.hal->make(null_argument("heap_info", "inout"));
+    if (heap >= device.info().heap_count)
+      return device.hal->make({Code::kOutOfRange, "Heap " + std::to_string(heap) + " of '" + device.name() +
+                                                      "': there are " +
+                                                      std::to_string(device.info().heap_count) + "."});
+    return device.hal->pass(device.vt().heap(&device, heap, info), device.driver(), "heap");
+  });
+}
+
+belay_status health(const belay_host* host, belay_obj* handle, belay_health* inout) {
+  return with<Device>(host, handle, "health", "device", [&](Device& device) {
+    if (!sized(inout)) return device.hal->make(bad_size("health", inout, "inout"));
+    return device.hal->pass(device.vt().health(&device, inout), device.driver(), "health");
+  });
+}
+
+belay_status reset(const belay_host* host, belay_obj* handle) {
+  return with<Device>(host, handle, "reset", "device", [&](Device& device) {
+    if (!BELAY_HAS(&device.vt(), belay_device_vt, reset))
+      return device.hal->make(
+          {Code::kUnimplemented, "Device '" + device.name() + "' cannot be reset by its driver."});
+    return device.hal->pass(device.vt().reset(&device), device.driver(), "reset");
+  });
+}
+
+belay_status memory_info(const belay_host* host, belay_obj* handle, belay_hal_memory_info* inout) {
+  return with<Device>(host, handle, "memory_info", "device", [&](Device& device) {
+    if (!sized(inout)) return device.hal->make(bad_size("memory_info", inout, "inout"));
+    inout->bytes = device.bytes_in_use();
+    inout->peak_bytes = device.peak_bytes();
+    inout->buffers = device.live_buffers();
+    inout->allocations = device.allocations();
+    inout->limit = device.hal->options().memory_limit;
+    if (inout->usage.write) write(inout->usage, device.usage());
+    return belay_status(BELAY_OK);
+  });
+}
+
+// ---- buffers
+// ---------------------------------------------------------------------------------------------------------
+
+belay_status buffer_create(const belay_host* host, belay_obj* handle, const belay_alloc_req* req,
+                           belay_obj** out) {
+  return with<Device>(host, handle, "buffer_create", "device", [&](Device& device) {
+    if (!sized(req)) return device.hal->make(bad_size("buffer_create", req, "the request"));
+    if (!out) return device.hal->make(null_argument("buffer_create", "out"));
+    return created(*device.hal, host, device.alloc(*req, host ? core::plugin_of(host) : std::string_view()),
+                   out);
+  });
+}
+
+belay_status buffer_info(const belay_host* host, belay_obj* handle, belay_hal_buffer_info* inout) {
+  return with<Buffer>(host, handle, "buffer_info", "buffer", [&](Buffer& buffer) {
+    if (!sized(inout)) return buffer.hal->make(bad_size("buffer_info", inout, "inout"));
+    inout->device = buffer.device;
+    inout->bytes = buffer.bytes;
+    inout->host = buffer.host;
+    return belay_status(BELAY_OK);
+  });
+}
+
+void buffer_destroy(const belay_host* host, belay_obj* handle) {
+  end<Buffer>(host, handle, "buffer_destroy", "buffer", [](Buffer& buffer) { buffer.device->free(&buffer); });
+}
+
+belay_status find(const belay_host* host, const void* address, belay_obj** out_buffer, uint64_t* out_offset) {
+  return with_hal(host, "find", [&](Hal& hal) {
+    if (!out_buffer || !out_offset) return hal.make(null_argument("find", "out_buffer or out_offset"));
+    Buffer* buffer = hal.ledger().find(address);
+    if (!buffer) return belay_status(BELAY_NOT_FOUND);  // an answer that is asked for often: no text
+    *out_buffer = buffer;
+    *out_offset = uint64_t(static_cast<const char*>(address) - static_cast<const char*>(buffer->host));
+    return belay_status(BELAY_OK);
+  });
+}
+
+// ---- streams
+// ---------------------------------------------------------------------------------------------------------
+
+belay_status stream_create(const belay_host* host, belay_obj* handle, const belay_hal_stream_req* req,
+                           belay_obj** out) {
+  return with<Device>(host, handle, "stream_create", "device", [&](Device& device) {
+    if (!sized(req)) return device.hal->make(bad_size("stream_create", req, "the request"));
+    if (!out) return device.hal->make(null_argument("stream_create", "out"));
+    return created(*device.hal, host, device.make_stream(*req), out);
+  });
+}
+
+void stream_destroy(const belay_host* host, belay_obj* handle) {
+  end<Stream>(host, handle, "stream_destroy", "stream",
+              [](Stream& stream) { stream.device().end_stream(&stream); });
+}
+
+belay_status copy(const belay_host* host, belay_obj* handle, const belay_copy_req* req, belay_event* out) {
+  return on_stream(host, handle, "copy", [&](Stream& stream) {
+    if (!sized(req)) [[unlikely]]
+      return stream.hal->make(bad_size("copy", req, "the request"));
+    return stream.copy(*req, out);
+  });
+}
+
+belay_status fill(const belay_host* host, belay_obj* handle, const belay_fill_req* req, belay_event* out) {
+  return on_stream(host, handle, "fill", [&](Stream& stream) {
+    if (!sized(req)) [[unlikely]]
+      return stream.hal->make(bad_size("fill", req, "the request"));
+    return stream.fill(*req, out);
+  });
+}
+
+belay_status launch(const belay_host* host, belay_obj* handle, const belay_launch_req* req,
+                    belay_event* out) {
+  return on_stream(host, handle, "launch", [&](Stream& stream) {
+    if (!sized(req)) [[unlikely]]
+      return stream.hal->make(bad_size("launch", req, "the request"));
+    return stream.launch(*req, out);
+  });
+}
+
+belay_status wait(const belay_host* host, belay_obj* handle, belay_event event) {
+  return on_stream(host, handle, "wait", [&](Stream& stream) { return stream.wait(event); });
+}
+
+belay_status host_call(const belay_host* host, belay_obj* handle, void (*fn)(void*), void* user,
+                       belay_event* out) {
+  return on_stream(host, handle, "host_call",
+                   [&](Stream& stream) { return stream.host_call(fn, user, out); });
+}
+
+belay_status flush(const belay_host* host, belay_obj* handle) {
+  return on_stream(host, handle, "flush", [&](Stream& stream) { return stream.flush(); });
+}
+
+belay_status record(const belay_host* host, belay_obj* handle, belay_event* out) {
+  return on_stream(host, handle, "record", [&](Stream& stream) {
+    if (!out) return stream.hal->make(null_argument("record", "out"));
+    return stream.record(out);
+  });
+}
+
+belay_status recover(const belay_host* host, belay_obj* handle) {
+  return on_stream(host, handle, "recover", [&](Stream& stream) { return stream.recover(); });
+}
+
+belay_status pending(const belay_host* host, belay_obj* handle, uint64_t* out) {
+  return on_stream(host, handle, "pending", [&](Stream& stream) {
+    if (!out) return stream.hal->make(null_argument("pending", "out_operations"));
+    *out = stream.pending();
+    return belay_status(BELAY_OK);
+  });
+}
+
+// ---- events
+// ----------------------------------------------------------------------------------------------------------
+
+// Calls body(stream) for the stream of an event; one whose stream has ended is reached.
+template <class Body, class Ended>
+belay_status on_event(const belay_host* host, belay_event event, const char* call, Body&& body,
+                      Ended&& ended) noexcept {
+  return with_hal(host, call, [&](Hal& hal) -> belay_status {
+    if (event.timeline == 0) return ended();
+    if (!hal.timelines().ours(event.timeline)) [[unlikely]]
+      return hal.make({Code::kNotFound, std::string(call) + ": the event's timeline " +
+                                            std::to_string(event.timeline) + " is none of this runtime."});
+    const Timelines::Pin stream(hal.timelines(), event.timeline);
+    if (!stream) [[unlikely]] {
+      if (hal.timelines().state(event.timeline) == Timelines::State::kEnded) return ended();
+      return hal.make({Code::kNotFound, std::string(call) + ": the event's timeline " +
+                                            std::to_string(event.timeline) + " is that of no stream."});
+    }
+    if (event.value > stream->last_value()) [[unlikely]]
+      return hal.make({Code::kOutOfRange, std::string(call) + ": value " + std::to_string(event.value) +
+                                              " of the event is not queued yet on its stream of '" +
+                                              stream->device().name() + "', the last is " +
+                                              std::to_string(stream->last_value()) + "."});
+    return body(*stream);
+  });
+}
+
+belay_status reached() { return BELAY_OK; }
+
+belay_status query(const belay_host* host, belay_event event) {
+  return on_event(
+      host, event, "query", [&](Stream& stream) { return stream.query(event.value); }, reached);
+}
+
+belay_status synchronize(const belay_host* host, belay_event event, uint64_t timeout_ns) {
+  return on_event(
+      host, event, "synchronize", [&](Stream& stream) { return stream.synchronize(event.value, timeout_ns); },
+      reached);
+}
+
+belay_status on_reached(const belay_host* host, belay_event event, belay_completion completion) {
+  if (!completion.done)
+    return with_hal(host, "on_reached",
+                    [&](Hal& hal) { return hal.make(null_argument("on_reached", "done")); });
+  return on_event(
+      host, event, "on_reached", [&](Stream& stream) { return stream.on_reached(event.value, completion); },
+      [&]() -> belay_status {
+        completion.done(completion.user, BELAY_OK);
+        return BELAY_OK;
+      });
+}
+
+// ---- programs
+// --------------------------------------------------------------------------------------------------------
+
+belay_status program_create(const belay_host* host, belay_obj* handle, const belay_program_req* req,
+                            belay_obj** out) {
+  return with<Device>(host, handle, "program_create", "device", [&](Device& device) {
+    if (!req || !out) return device.hal->make(null_argument("program_create", req ? "out" : "the request"));
+    return created(*device.hal, host, device.make_program(*req), out);
+  });
+}
+
+belay_status program_launch(const belay_host* host, belay_obj* handle, belay_obj* on,
+                            const belay_binding* bindings, uint64_t count, belay_event* out) {
+  return with<Program>(host, handle, "program_launch", "program", [&](Program& program) {
+    Stream* stream = alive<Stream>(on);
+    if (!stream) [[unlikely]]
+      return program.hal->make(program.hal->bad_handle(on, BELAY_OBJ_STREAM, "program_launch", "stream"));
+    return program.launch(*stream, bindings, count, out);
+  });
+}
+
+void program_destroy(const belay_host* host, belay_obj* handle) {
+  end<Program>(host, handle, "program_destroy", "program",
+               [](Program& program) { program.device().end_program(&program); });
+}
+
+belay_status capture_begin(const belay_host* host, belay_obj* handle) {
+  return on_stream(host, handle, "capture_begin", [&](Stream& stream) { return stream.capture_begin(); });
+}
+
+belay_status capture_end(const belay_host* host, belay_obj* handle, belay_obj** out) {
+  return on_stream(host, handle, "capture_end", [&](Stream& stream) {
+    if (!out) return stream.hal->make(null_argument("capture_end", "out_program"));
+    return created(*stream.hal, host, stream.capture_end(), out);
+  });
+}
+
+// ---- policies
+// --------------------------------------------------------------------------------------------------------
+
+belay_status plan(const belay_host* host, const belay_plan_req* req, belay_plan_result* result) {
+  return with_hal(host, "plan", [&](Hal& hal) {
+    if (!req || !result) return hal.make(null_argument("plan", req ? "the result" : "the request"));
+    return hal.make(hal.planner().plan(*req, *result));
+  });
+}
+
+constexpr belay_hal_vt kTable{.hdr = {sizeof(belay_hal_vt), 0, nullptr},
+                              .device_count = device_count,
+                              .device = device,
+                              .device_info = device_info,
+                              .heap_info = heap_info,
+                              .buffer_create = buffer_create,
+                              .buffer_info = buffer_info,
+                              .buffer_destroy = buffer_destroy,
+                              .stream_create = stream_create,
+                              .stream_destroy = stream_destroy,
+                              .copy = copy,
+                              .fill = fill,
+                              .launch = launch,
+                              .wait = wait,
+                              .host_call = host_call,
+                              .flush = flush,
+                              .query = query,
+                              .record = record,
+                              .synchronize = synchronize,
+                              .on_reached = on_reached,
+                              .recover = recover,
+                              .program_create = program_create,
+                              .program_launch = program_launch,
+                              .program_destroy = program_destroy,
+                              .capture_begin = capture_begin,
+                              .capture_end = capture_end,
+                              .plan = plan,
+                              .memory_info = memory_info,
+                              .find = find,
+                              .pending = pending,
+                              .health = health,
+                              .reset = reset};
+
+}  // namespace
+
+const belay_hal_vt& hal_table() { return kTable; }
+
+}  // namespace belay::hal

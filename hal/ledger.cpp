@@ -1,0 +1,82 @@
+#include "hal/ledger.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace belay::hal {
+
+std::string print_bytes(uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, ++unit;
+  char text[32];
+  std::snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
+  return text;
+}
+
+void Ledger::add(Buffer* buffer, uint32_t device, std::string_view owner) {
+  std::lock_guard lock(mutex_);
+  auto at = std::find_if(usage_.begin(), usage_.end(),
+                         [&](const Usage& usage) { return usage.device == device && usage.owner == owner; });
+  if (at == usage_.end()) at = usage_.insert(usage_.end(), Usage{std::string(owner), device, 0, 0, 0, 0});
+  if (buffer->host && buffer->bytes) {
+    (buffer->borrowed ? borrowed_ : owned_).emplace(reinterpret_cast<uintptr_t>(buffer->host), buffer);
+    if (buffer->borrowed) longest_borrowed_ = std::max(longest_borrowed_, buffer->bytes);
+  }
+  buffer->owner = uint32_t(at - usage_.begin());
+  if (!buffer->borrowed) at->bytes += buffer->bytes;
+  at->peak_bytes = std::max(at->peak_bytes, at->bytes);
+  ++at->buffers, ++at->allocations;
+}
+
+void Ledger::remove(Buffer* buffer, uint32_t) {
+  std::lock_guard lock(mutex_);
+  auto& map = buffer->borrowed ? borrowed_ : owned_;
+  auto [at, end] = map.equal_range(reinterpret_cast<uintptr_t>(buffer->host));
+  for (; at != end; ++at)
+    if (at->second == buffer) {
+      map.erase(at);
+      break;
+    }
+  Usage& usage = usage_[buffer->owner];
+  if (!buffer->borrowed) usage.bytes -= buffer->bytes;
+  --usage.buffers;
+}
+
+Buffer* Ledger::find(const void* address) const {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  std::shared_lock lock(mutex_);
+  for (const auto* map : {&owned_, &borrowed_}) {
+    for (auto at = map->upper_bound(wanted); at != map->begin();) {
+      --at;
+      if (wanted - at->first < at->second->bytes) return at->second;
+      // Memory that is owned does not overlap: only the last block before the address can hold it.
+      if (map == &owned_ || wanted - at->first >= longest_borrowed_) break;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Ledger::Usage> Ledger::usage(uint32_t device) const {
+  std::shared_lock lock(mutex_);
+  std::vector<Usage> found;
+  for (const Usage& usage : usage_)
+    if (device == UINT32_MAX || usage.device == device) found.push_back(usage);
+  return found;
+}
+
+std::string Ledger::describe(uint32_t device) const {
+  std::vector<Usage> all = usage(device);
+  std::sort(all.begin(), all.end(), [](const Usage& a, const Usage& b) { return a.bytes > b.bytes; });
+  uint64_t bytes = 0, buffers = 0;
+  std::string who;
+  for (const Usage& usage : all) {
+    bytes += usage.bytes, buffers += usage.buffers;
+    if (usage.bytes) who += (who.empty() ? "" : ", ") + usage.owner + " " + print_bytes(usage.bytes);
+  }
+  return print_bytes(bytes) + " in " + std::to_string(buffers) + (buffers == 1 ? " buffer" : " buffers") +
+         (who.empty() ? "" : " (" + who + ")");
+}
+
+}  // namespace belay::hal

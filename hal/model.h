@@ -1,0 +1,98 @@
+// hal/model.h: a model that is loaded, and its runs.
+#pragma once
+
+#include <belay/abi/engine.h>
+#include <belay/status.hpp>
+#include "hal/model_files.h"
+#include "hal/slots.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace belay::hal {
+
+class Device;
+class Runtime;
+
+struct ModelRequest {
+  std::string path = {};    // empty: `bytes`
+  belay_span bytes = {};    // borrowed until the model is destroyed
+  std::string folder = {};  // of the side files of a model in memory
+  std::string format = {};  // empty: found by contents
+  std::string device = {};  // empty: the default
+};
+
+// The frozen graph of a file, verified, and the files it refers to.
+struct ReadModel {
+  std::unique_ptr<ModelFiles> files;
+  std::vector<uint64_t> image;  // aligned words
+  uint64_t image_bytes = 0;
+  std::string name;  // for messages: the path, or "model in memory"
+  belay_span span() const { return {image.data(), image_bytes}; }
+};
+Result<ReadModel> read_model(Runtime& runtime, const ModelRequest& request);
+
+// The object of a belay_model; as a belay_obj it is the executable of the engine. Slots of executables are
+// [any].
+class Model : public Object {
+ public:
+  static constexpr uint32_t kKind = BELAY_OBJ_EXECUTABLE;
+
+  Model(Runtime& runtime, ReadModel read) : runtime_(runtime), read_(std::move(read)) {}
+  static Result<Model*> load(Runtime& runtime, const ModelRequest& request);
+  // Ends with its last context; where there are some the log names the model.
+  void destroy();
+
+  Runtime& runtime() const { return runtime_; }
+  const std::string& name() const { return read_.name; }
+  const ModelFiles& files() const { return *read_.files; }
+  const belay_executable_vt& vt() const { return *static_cast<const belay_executable_vt*>(table); }
+  void let_go() {
+    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) end();
+  }
+  void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void end();
+  Runtime& runtime_;
+  ReadModel read_;
+  std::atomic<uint64_t> holders_{1};  // the handle and the contexts
+};
+
+// The object of a belay_context; as a belay_obj it is the engine's context. One thread at a time, which is
+// checked.
+class Context : public Object {
+ public:
+  static constexpr uint32_t kKind = 64;  // beyond the kinds of the ABI: the HAL's own
+
+  explicit Context(Model& model) : model_(model) {}
+  static Result<Context*> create(Model& model);
+  void destroy();  // waits for a run that is under way
+
+  Model& model() const { return model_; }
+  const belay_context_vt& vt() const { return *static_cast<const belay_context_vt*>(table); }
+  belay_status set_input(uint64_t index, const belay_datum* datum);
+  belay_status set_output(uint64_t index, const belay_tensor* tensor);
+  belay_status run();
+  belay_status run_async(belay_completion completion);
+  belay_status output(uint64_t index, const belay_datum** out);
+
+ private:
+  template <class Body>
+  belay_status exclusively(const char* call, Body&& body);
+  belay_status busy(const char* call);
+  belay_status checked(belay_status raw, const char* slot);
+  static void async_done(void* user, belay_status status);
+
+  Model& model_;
+  std::atomic<uint32_t> busy_{0};  // 1: a call or an asynchronous run is under way
+  belay_completion completion_{};
+  std::mutex mutex_;  // of the end of an asynchronous run, for destroy
+  std::condition_variable ended_;
+  bool running_ = false;
+};
+
+}  // namespace belay::hal

@@ -1,0 +1,253 @@
+#include "hal/runtime.h"
+
+#include "core/text.h"
+#include "hal/config_schema.h"
+
+#include <belay/graph/verify.hpp>
+#include <belay/kinds.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace belay::hal {
+namespace {
+
+constexpr std::chrono::seconds kUnloadDeadline{10};
+
+std::string name_in(std::string_view key) { return std::string(key.substr(key.find(':') + 1)); }
+
+core::HostOptions host_options(const RuntimeRequest& request, core::Config config) {
+  core::HostOptions options;
+  options.config = std::move(config);
+  options.schema = runtime_schema();
+  options.plugin_dirs = request.plugin_dirs;
+  return options;
+}
+
+Result<std::unique_ptr<core::Host>> make_host(const RuntimeRequest& request) {
+  for (const std::string& dir : request.plugin_dirs)
+    if (dir.empty() || dir[0] != '/')
+      return Status(Code::kInvalidArgument, "Plugin folder '" + dir +
+                                                "' is not absolute; a folder relative to wherever "
+                                                "the program runs could hold anybody's code.");
+  BELAY_ASSIGN(core::Config config, read_config(request));
+  return core::Host::create(host_options(request, std::move(config)));
+}
+
+}  // namespace
+
+Result<core::Config> read_config(const RuntimeRequest& request) {
+  core::Config config;
+  std::vector<std::string> files = request.files.empty() ? core::Config::environment_files() : request.files;
+  if (files.empty()) BELAY_TRY(config.add_text("embedded cpu.toml", core::default_config()));
+  for (const std::string& file : files) BELAY_TRY(config.add_file(file));
+  BELAY_TRY(config.add_environment());
+  if (!request.text.empty()) BELAY_TRY(config.add_text("configuration text", request.text));
+  for (const std::string& set : request.sets) BELAY_TRY(config.add_set(set));
+  return config;
+}
+
+// ---- life
+// ------------------------------------------------------------------------------------------------------------
+
+Result<Runtime*> Runtime::create(const RuntimeRequest& request) {
+  std::unique_ptr<Runtime, void (*)(Runtime*)> runtime(new Runtime,
+                                                       [](Runtime* failed) { failed->let_go(); });
+  BELAY_TRY(runtime->start(request));
+  return runtime.release();
+}
+
+Status Runtime::start(const RuntimeRequest& request) {
+  BELAY_ASSIGN(host_, make_host(request));
+  for (const TableShape& kind : kComponentKinds) host_->add_kind(kind);
+  const core::Config& config = host_->config();
+
+  HalOptions options;
+  const std::string_view full = config.get("runtime.queue_full").as_string("help");
+  options.queue_full = full == "report"  ? QueueFull::kReport
+                       : full == "block" ? QueueFull::kBlock
+                                         : QueueFull::kHelp;
+  options.memory_limit = uint64_t(config.get("memory.limit").as_int());
+  copies_files_ = config.get("models.weights").as_string() == "copy";
+  hal_ = std::make_unique<Hal>(*host_, options);
+  host_->set_user(hal_.get());
+  BELAY_TRY(host_->add_service(BELAY_HOST_HAL, &hal_table()));
+  BELAY_TRY(host_->start());
+
+  BELAY_ASSIGN(std::vector<NamedObject> found, drivers());
+  std::vector<NamedObject> policies;
+  BELAY_TRY(acquire_all(BELAY_MEMORY_POLICY_KIND, "memory.policies", policies));
+  BELAY_TRY(acquire_all(BELAY_MODEL_FORMAT_KIND, "models.formats", formats_));
+  BELAY_TRY(acquire_all(BELAY_DIAGNOSTICS_KIND, "diagnostics.use", diagnostics_));
+  hal_->attach(std::move(found), std::move(policies));
+  if (const std::string_view engine = config.get("engine.use").as_string(); !engine.empty()) {
+    BELAY_ASSIGN(engine_, acquire(std::string(BELAY_ENGINE_KIND) + ":" + std::string(engine)));
+  }
+
+  const std::string device(config.get("runtime.device").as_string("auto"));
+  Result<uint64_t> index = hal_->devices().find(device);
+  if (!index.ok())
+    return Status(Code::kNotFound, index.status().message())
+        .while_doing("looking for [runtime] device, " + config.where("runtime.device"));
+  default_device_ = *index;
+  hal_->set_holder(
+      [](void* user, int by) {
+        Runtime& self = *static_cast<Runtime*>(user);
+        by > 0 ? self.hold() : self.let_go();
+      },
+      this);
+  return {};
+}
+
+Result<NamedObject> Runtime::acquire(std::string_view key) {
+  BELAY_ASSIGN(core::Service service, host_->services().find(key));
+  BELAY_ASSIGN(core::Lease lease, host_->acquire(key));
+  NamedObject object{name_in(key), service.plugin, lease.object()};
+  leases_.push_back(std::move(lease));
+  return object;
+}
+
+Status Runtime::acquire_all(std::string_view kind, std::string_view path, std::vector<NamedObject>& into) {
+  const Value list = host_->config().get(path);
+  for (uint64_t i = 0; i < list.count(); ++i) {
+    BELAY_ASSIGN(NamedObject object, acquire(std::string(kind) + ":" + std::string(list.at(i).as_string())));
+    into.push_back(std::move(object));
+  }
+  return {};
+}
+
+// The driver of the default device first, then those that are named, then any other that is loaded.
+Result<std::vector<NamedObject>> Runtime::drivers() {
+  std::vector<std::string> keys;
+  const auto want = [&](std::string_view name) {
+    const std::string key =
+        std::string(BELAY_DRIVER_KIND) + ":" + std::string(name.substr(0, name.find(':')));
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  };
+  const std::string_view device = host_->config().get("runtime.device").as_string("auto");
+  if (device != "auto") want(device);
+  const Value named = host_->config().get("runtime.drivers");
+  for (uint64_t i = 0; i < named.count(); ++i) want(named.at(i).as_string());
+  const size_t asked_for = keys.size();
+  for (const core::Service& service : host_->services().candidates(BELAY_DRIVER_KIND))
+    if (service.score > 0) want(service.name());
+
+  std::vector<NamedObject> found;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Result<NamedObject> driver = acquire(keys[i]);
+    if (driver.ok()) {
+      driver_plugins_.push_back(driver->plugin);
+      found.push_back(std::move(driver).value());
+    } else if (i < asked_for) {
+      return driver.status();
+    } else {
+      host_->log().info("hal", "Driver '" + name_in(keys[i]) + "' is left out: " + driver.status().message());
+    }
+  }
+  if (found.empty())
+    return Status(Code::kNotFound,
+                  "No driver is configured; name a device under [runtime] device, such as \"cpu:0\".");
+  return found;
+}
+
+void Runtime::destroy() {
+  if (const uint64_t left = holders_.load(std::memory_order_relaxed) - 1; left > 0) {
+    std::string what;
+    const auto add = [&](const std::string& text) { what += (what.empty() ? "" : ", ") + text; };
+    models_.each([&](Model& model) { add("model '" + model.name() + "'"); });
+    for (uint64_t i = 0; i < hal_->devices().count(); ++i)
+      if (Device* device = hal_->devices().opened(i))
+        add(std::to_string(device->live_buffers()) + " buffers, " + std::to_string(device->live_streams()) +
+            " streams and " + std::to_string(device->live_programs()) + " programs on '" + device->name() +
+            "'");
+    host_->log().warning("runtime",
+                         "A runtime was destroyed before what was made from it; it stays until that is gone. "
+                         "Left are " +
+                             std::to_string(left) + " objects of the application, of: " + what + ".");
+  }
+  magic_ = 0;
+  let_go();
+}
+
+Runtime::~Runtime() {
+  if (!host_) return;
+  // Whoever holds devices through the HAL ends first, then the HAL's own devices, then drivers and the rest.
+  std::vector<NamedObject> users = diagnostics_;
+  if (engine_.object) users.push_back(engine_);
+  for (const NamedObject& user : users) {
+    for (core::Lease& lease : leases_)
+      if (lease.object() == user.object) lease.reset();
+    if (std::find(driver_plugins_.begin(), driver_plugins_.end(), user.plugin) != driver_plugins_.end())
+      continue;
+    if (Status ended = host_->plugins().unload(user.plugin, kUnloadDeadline); !ended.ok())
+      host_->log().error("runtime", ended.message());
+  }
+  hal_.reset();
+  host_->set_user(nullptr);
+  leases_.clear();
+  host_.reset();
+}
+
+// ---- looking around
+// --------------------------------------------------------------------------------------------------
+
+Status Runtime::print(const ModelRequest& request, belay_sink text) {
+  BELAY_ASSIGN(ReadModel read, read_model(*this, request));
+  graph::print(read.span(), text);
+  return read.files->check_damage();
+}
+
+Status Runtime::explain(std::string_view kind, belay_sink text) {
+  std::string all = host_->services().explain(kind);
+  if (all.empty()) return {Code::kNotFound, "No component of kind '" + std::string(kind) + "' is loaded."};
+  write(text, all);
+  return {};
+}
+
+Status check_config(const RuntimeRequest& request, belay_sink effective) {
+  BELAY_ASSIGN(std::unique_ptr<core::Host> host, make_host(request));
+  write(effective, host->config().print());
+  return {};
+}
+
+Status config_example(const RuntimeRequest& request, belay_sink text) {
+  const core::Schema schema = runtime_schema();
+  for (const core::Field& table : schema.tables())
+    write(text, core::example_of(table.key, table.members) + "\n");
+  BELAY_ASSIGN(std::vector<core::PluginInfo> plugins, find_plugins(request));
+  for (const core::PluginInfo& plugin : plugins) {
+    const Result<core::Manifest> manifest = core::parse_manifest(plugin.file, plugin.manifest);
+    if (!manifest.ok() || manifest->fields.empty()) continue;
+    write(text, core::example_of("plugin." + plugin.id + ".config", manifest->fields) + "\n");
+  }
+  return {};
+}
+
+Result<std::vector<core::PluginInfo>> find_plugins(const RuntimeRequest& request) {
+  // A configuration that names a missing plugin must not hide which there are, so only its folders are read.
+  BELAY_ASSIGN(core::Config config, read_config(request));
+  BELAY_TRY(config.check(runtime_schema()));
+  core::CatalogOptions options;
+  options.first_dirs = request.plugin_dirs;
+  const Value dirs = config.get("runtime.plugin_dirs");
+  for (uint64_t i = 0; i < dirs.count(); ++i) options.config_dirs.emplace_back(dirs.at(i).as_string());
+  options.allow_insecure = config.get("runtime.allow_insecure").as_bool();
+  const core::Catalog catalog = core::Catalog::search(options);
+  std::vector<core::PluginInfo> found;
+  for (const core::FoundPlugin& plugin : catalog.plugins()) {
+    core::PluginInfo info;
+    info.id = plugin.manifest.id;
+    info.version = plugin.manifest.version;
+    info.abi = std::to_string(plugin.manifest.abi_major) + "." + std::to_string(plugin.manifest.abi_minor);
+    info.file = plugin.file;
+    info.manifest = plugin.manifest.text;
+    info.keys = plugin.manifest.keys();
+    info.state = plugin.refused.ok() ? core::PluginState::kFound : core::PluginState::kFailed;
+    info.reason = plugin.refused.message();
+    found.push_back(std::move(info));
+  }
+  return found;
+}
+
+}  // namespace belay::hal
