@@ -1,0 +1,99 @@
+// sdk/runtime/c_api.h: what the C functions share: nothing that is thrown leaves them, and handles are looked
+// at first.
+#pragma once
+
+#include <belay/runtime.h>
+#include <belay/status.hpp>
+#include "core/status_table.h"
+#include "hal/runtime.h"
+
+#include <new>
+#include <string>
+
+namespace belay::c_api {
+
+inline belay_status make(const Status& status) noexcept {
+  return status.ok() ? BELAY_OK : core::make_status(uint32_t(status.code()), status.message());
+}
+
+inline belay_status thrown(const char* call) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return core::make_status(BELAY_RESOURCE_EXHAUSTED, "There is no memory left.");
+  } catch (const std::exception& error) {
+    try {
+      return core::make_status(BELAY_INTERNAL, std::string(call) + ": an exception: " + error.what());
+    } catch (...) {
+      return BELAY_INTERNAL;
+    }
+  } catch (...) {
+    return BELAY_INTERNAL;
+  }
+}
+
+// Runs a body that gives a Status.
+template <class Body>
+belay_status guarded(const char* call, Body&& body) noexcept {
+  try {
+    return make(body());
+  } catch (...) {
+    return thrown(call);
+  }
+}
+
+// Runs a body that gives a belay_status as a plugin gave it.
+template <class Body>
+belay_status guarded_raw(const char* call, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return thrown(call);
+  }
+}
+
+inline hal::Runtime* as_runtime(belay_runtime* handle) { return reinterpret_cast<hal::Runtime*>(handle); }
+inline hal::Model* as_model(belay_model* handle) {
+  return static_cast<hal::Model*>(reinterpret_cast<belay_obj*>(handle));
+}
+inline hal::Context* as_context(belay_context* handle) {
+  return static_cast<hal::Context*>(reinterpret_cast<belay_obj*>(handle));
+}
+
+Status check(belay_runtime* handle, const char* call);
+Status check(belay_model* handle, const char* call);
+Status bad_context(belay_context* handle, const char* call);
+
+// The context, or nullptr where `*out` says why not.
+inline hal::Context* context_of(belay_context* handle, const char* call, belay_status* out) noexcept {
+  hal::Context* context = hal::alive<hal::Context>(reinterpret_cast<belay_obj*>(handle));
+  if (context && !context->model().runtime().forked()) [[likely]]
+    return context;
+  *out = guarded(call, [&] { return bad_context(handle, call); });
+  return nullptr;
+}
+
+hal::RuntimeRequest request_of(const belay_runtime_req* req);
+Status check(const belay_runtime_req* req, const char* call);
+hal::ModelRequest request_of(const belay_model_req& req);
+Status check(const belay_model_req* req, const char* call);
+
+template <class T>
+Status check_sized(const T* value, const char* call, const char* name) {
+  if (!value) return {Code::kInvalidArgument, std::string(call) + ": " + name + " is NULL."};
+  if (value->hdr.struct_size < sizeof(belay_hdr))
+    return {Code::kInvalidArgument, std::string(call) + ": struct_size of " + name + " is " +
+                                        std::to_string(value->hdr.struct_size) + ", want " +
+                                        std::to_string(sizeof(T)) + "."};
+  return {};
+}
+
+// Fills at most struct_size bytes of *to, which the caller set.
+template <class T>
+void fill(T* to, T from) {
+  const belay_hdr hdr = to->hdr;
+  std::memcpy(to, &from, std::min<size_t>(hdr.struct_size, sizeof(T)));
+  to->hdr = hdr;
+}
+
+}  // namespace belay::c_api

@@ -1,0 +1,131 @@
+// belay_runtime_* and what needs no runtime.
+#include "c_api.h"
+
+using namespace belay;
+using namespace belay::c_api;
+
+namespace {
+
+using EachPlugin = void (*)(void* user, const belay_plugin_info*);
+
+void tell(const std::vector<core::PluginInfo>& plugins, EachPlugin each, void* user) {
+  for (const core::PluginInfo& plugin : plugins) {
+    belay_plugin_info info{};
+    info.hdr.struct_size = sizeof info;
+    info.id = to_str(plugin.id);
+    info.version = to_str(plugin.version);
+    info.file = to_str(plugin.file);
+    info.abi = to_str(plugin.abi);
+    info.kinds = to_str(plugin.keys);
+    info.state = to_str(core::name_of(plugin.state));
+    info.reason = to_str(plugin.reason);
+    info.manifest = to_str(plugin.manifest);
+    each(user, &info);
+  }
+}
+
+Status null_argument(const char* call, const char* name) {
+  return {Code::kInvalidArgument, std::string(call) + ": " + name + " is NULL."};
+}
+
+}  // namespace
+
+belay_str belay_version(void) { return to_str(BELAY_VERSION); }
+
+void belay_status_text(belay_status status, belay_sink sink) {
+  if (sink.write) core::status_text(status, sink);
+}
+
+void belay_status_release(belay_status status) { core::release_status(status); }
+
+belay_status belay_code_describe(uint32_t code, belay_code_info* inout) {
+  return guarded("belay_code_describe", [&]() -> Status {
+    BELAY_TRY(check_sized(inout, "belay_code_describe", "inout"));
+    BELAY_ASSIGN(const core::CodeInfo info, core::describe_code(code));
+    fill(inout,
+         belay_code_info{{}, to_str(info.name), to_str(info.title), to_str(info.cause), to_str(info.remedy)});
+    return {};
+  });
+}
+
+belay_status belay_runtime_create(const belay_runtime_req* req, belay_runtime** out) {
+  return guarded("belay_runtime_create", [&]() -> Status {
+    if (!out) return null_argument("belay_runtime_create", "out");
+    BELAY_TRY(check(req, "belay_runtime_create"));
+    BELAY_ASSIGN(hal::Runtime * runtime, hal::Runtime::create(request_of(req)));
+    *out = reinterpret_cast<belay_runtime*>(runtime);
+    return {};
+  });
+}
+
+void belay_runtime_destroy(belay_runtime* handle) {
+  if (!handle) return;
+  belay_status_release(guarded("belay_runtime_destroy", [&]() -> Status {
+    if (Status usable = check(handle, "belay_runtime_destroy"); !usable.ok()) return usable;
+    as_runtime(handle)->destroy();
+    return {};
+  }));
+}
+
+belay_status belay_config_check(const belay_runtime_req* req, belay_sink effective) {
+  return guarded("belay_config_check", [&]() -> Status {
+    BELAY_TRY(check(req, "belay_config_check"));
+    return hal::check_config(request_of(req), effective);
+  });
+}
+
+belay_status belay_config_example(const belay_runtime_req* req, belay_sink text) {
+  return guarded("belay_config_example", [&]() -> Status {
+    BELAY_TRY(check(req, "belay_config_example"));
+    return hal::config_example(request_of(req), text);
+  });
+}
+
+belay_status belay_plugins_find(const belay_runtime_req* req, EachPlugin each, void* user) {
+  return guarded("belay_plugins_find", [&]() -> Status {
+    if (!each) return null_argument("belay_plugins_find", "each");
+    BELAY_TRY(check(req, "belay_plugins_find"));
+    BELAY_ASSIGN(const std::vector<core::PluginInfo> found, hal::find_plugins(request_of(req)));
+    tell(found, each, user);
+    return {};
+  });
+}
+
+belay_status belay_runtime_plugins(belay_runtime* handle, EachPlugin each, void* user) {
+  return guarded("belay_runtime_plugins", [&]() -> Status {
+    if (!each) return null_argument("belay_runtime_plugins", "each");
+    BELAY_TRY(check(handle, "belay_runtime_plugins"));
+    tell(as_runtime(handle)->host().plugins().list(), each, user);
+    return {};
+  });
+}
+
+belay_status belay_runtime_explain(belay_runtime* handle, belay_str kind, belay_sink text) {
+  return guarded("belay_runtime_explain", [&]() -> Status {
+    BELAY_TRY(check(handle, "belay_runtime_explain"));
+    return as_runtime(handle)->explain(to_view(kind), text);
+  });
+}
+
+belay_status belay_runtime_doctor(belay_runtime* handle,
+                                  void (*each)(void* user, belay_str name, uint64_t outcome, belay_str text),
+                                  void* user) {
+  return guarded("belay_runtime_doctor", [&]() -> Status {
+    if (!each) return null_argument("belay_runtime_doctor", "each");
+    BELAY_TRY(check(handle, "belay_runtime_doctor"));
+    as_runtime(handle)->doctor([&](std::string_view name, uint64_t outcome, std::string_view text) {
+      each(user, to_str(name), outcome, to_str(text));
+    });
+    return {};
+  });
+}
+
+const belay_hal_vt* belay_runtime_hal(belay_runtime* handle, const belay_host** out_host) {
+  if (!handle || !as_runtime(handle)->alive()) return nullptr;
+  if (out_host) *out_host = &as_runtime(handle)->host().table();
+  return &hal::hal_table();
+}
+
+uint64_t belay_runtime_default_device(belay_runtime* handle) {
+  return handle && as_runtime(handle)->alive() ? as_runtime(handle)->default_device() : 0;
+}
