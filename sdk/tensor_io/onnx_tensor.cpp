@@ -8,34 +8,48 @@
 
 namespace belay::wire {
 
-std::string printable(std::string_view text) {
-  constexpr size_t kShown = 160;
+namespace {
+
+// Bytes of the UTF-8 character that `text` begins with; 0: it is none.
+size_t character(std::string_view text) {
+  const auto byte = [&](size_t i) { return uint8_t(text[i]); };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const bool overlong = (lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xf0 && byte(1) < 0x90);
+  const bool surrogate = lead == 0xed && byte(1) >= 0xa0, too_large = lead == 0xf4 && byte(1) >= 0x90;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+bool is_control(std::string_view character) {
+  const auto lead = uint8_t(character[0]);
+  return lead < 0x20 || lead == 0x7f || (lead == 0xc2 && uint8_t(character[1]) < 0xa0);
+}
+
+std::string escaped(std::string_view text, size_t most, bool controls) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string out;
-  size_t i = 0;
-  while (i < text.size() && out.size() < kShown) {
-    const auto lead = uint8_t(text[i]);
-    const size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3
-                          : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
-    bool good = length > 0 && length <= text.size() - i && lead >= 0x20 && lead != 0x7f;
-    for (size_t k = 1; good && k < length; ++k) good = (uint8_t(text[i + k]) & 0xc0) == 0x80;
-    if (good && length > 2) {  // overlong forms, surrogates, past U+10FFFF
-      const auto second = uint8_t(text[i + 1]);
-      good = !(lead == 0xe0 && second < 0xa0) && !(lead == 0xed && second >= 0xa0) && !(lead == 0xf0 && second < 0x90) &&
-             !(lead == 0xf4 && second >= 0x90);
-    }
-    if (good && length == 2 && lead == 0xc2 && uint8_t(text[i + 1]) < 0xa0) good = false;  // control characters
-    if (good) {
-      out.append(text.substr(i, length));
-      i += length;
+  while (!text.empty() && out.size() < most) {
+    size_t length = character(text);
+    if (length > 0 && !(controls && is_control(text))) {
+      out.append(text.substr(0, length));
     } else {
-      out.append("\\x").append(1, kHex[lead >> 4]).append(1, kHex[lead & 15]);
-      ++i;
+      const auto byte = uint8_t(text[0]);
+      out.append("\\x").append(1, kHex[byte >> 4]).append(1, kHex[byte & 15]);
+      length = 1;
     }
+    text.remove_prefix(length);
   }
-  if (i < text.size()) out += "...";
-  return out;
+  return text.empty() ? out : out + "...";
 }
+
+}  // namespace
+
+std::string printable(std::string_view text) { return escaped(text, 160, true); }
+std::string utf8(std::string_view text) { return escaped(text, SIZE_MAX, false); }
 
 }  // namespace belay::wire
 

@@ -22,6 +22,8 @@ inline constexpr uint32_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;  
 
 // `text` for a message: what is not printable UTF-8 is escaped as \xHH, long text is cut.
 std::string printable(std::string_view text);
+// All of `text` as UTF-8: bytes that are none become \xHH, the rest stays.
+std::string utf8(std::string_view text);
 
 // The fields of one message in the order of the file:
 //   wire::Message m(bytes, base, "NodeProto");
