@@ -1,8 +1,11 @@
 #include "registry.hpp"
 
+#include "heavy/heavy.hpp"
+
 namespace belay::cpu {
 
 Registry::Registry() {
+  add_heavy(*this);
   add_unary(*this);
   add_binary(*this);
   add_movement(*this);

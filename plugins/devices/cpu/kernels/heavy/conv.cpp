@@ -1,0 +1,253 @@
+#include "conv.hpp"
+
+#include "../registry.hpp"
+#include "depthwise.hpp"
+#include "patches.inc"
+
+namespace belay::cpu {
+
+Dims ConvShape::out_dims() const {
+  Dims dims{batch, outputs};
+  for (const int64_t dim : window.out_dims()) dims.push_back(dim);
+  return dims;
+}
+
+Status read_conv(const OpContext& context, const Attributes& attributes, size_t x, size_t w, ConvShape& shape) {
+  const Dims &x_dims = context.dims(x), &w_dims = context.dims(w);
+  if (w_dims.size() < 3) return context.bad("the weights have the shape " + text_of(w_dims) + ", want rank 3 at least");
+  if (x_dims.size() != w_dims.size())
+    return context.bad("the input has the shape " + text_of(x_dims) + ", the weights " + text_of(w_dims) +
+                       ", want equal ranks");
+  const std::span<const int64_t> kernel = std::span(w_dims).subspan(2);
+  if (const auto given = attributes.ints("kernel_shape"))
+    if (!given->empty() && !std::ranges::equal(*given, kernel))
+      return context.bad("attribute kernel_shape is " + text_of(*given) + ", but the weights have the shape " +
+                         text_of(w_dims));
+  shape.groups = attributes.int_or("group", 1);
+  shape.batch = x_dims[0];
+  shape.inputs = x_dims[1];
+  shape.outputs = w_dims[0];
+  if (shape.groups < 1 || shape.inputs % shape.groups || shape.outputs % shape.groups ||
+      shape.inputs / shape.groups != w_dims[1])
+    return context.bad("the input has " + std::to_string(shape.inputs) + " channels, the weights the shape " +
+                       text_of(w_dims) + ", which does not fit with attribute group = " +
+                       std::to_string(shape.groups));
+  return read_window(context, attributes, x_dims, kernel, {}, shape.window);
+}
+
+namespace {
+
+Status check_bias(const OpContext& context, size_t bias, int64_t outputs) {
+  if (!context.has(bias)) return {};
+  if (context.dims(bias) != Dims{outputs})
+    return context.bad("the bias has the shape " + text_of(context.dims(bias)) + ", want [" + std::to_string(outputs) +
+                       "]");
+  return {};
+}
+
+// Weights of all groups packed for products; group g begins at g * packed_rows_size(outputs / groups, depth).
+template <class In, class T>
+std::shared_ptr<const Packed> pack_weights(OpContext& context, size_t w, const ConvShape& shape) {
+  const std::string form = "rows of " + std::to_string(sizeof(T)) + " bytes, groups " + std::to_string(shape.groups);
+  return context.packed(w, form, [&]() -> std::shared_ptr<Packed> {
+    const int64_t m = shape.group_outputs(), k = shape.depth(), each = packed_rows_size<T>(m, k);
+    auto packed = std::make_shared<PackedBytes>(uint64_t(each * shape.groups) * sizeof(T));
+    for (int64_t g = 0; g < shape.groups; ++g) {
+      const MatrixView<In> view{static_cast<const In*>(context.constant(w)) + g * m * k, k, 1};
+      pack_rows<In, T>(&view, 0, m, 0, k, static_cast<T*>(packed->data) + g * each);
+    }
+    return packed;
+  });
+}
+
+// By products: In is the type of the operands, T that of the sums.
+template <class In, class T>
+struct ConvKernel {
+  ConvShape shape;
+  Blocks blocks;
+  std::shared_ptr<const Packed> weights;  // null: the weights come at the run
+  ConvFusion fusion;
+  bool one_slope = false;
+  int bias = 2;
+  bool has_bias = false;
+
+  // Takes a finished block over: activation, or conversion from T to In.
+  struct Finish {
+    const ConvKernel* kernel;
+    In* y;  // first channel of the group
+    const In* bias;
+    int64_t channel;
+    Post post;
+  };
+  static void finish(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0, int64_t nc) {
+    const Finish& f = *static_cast<const Finish*>(context);
+    if constexpr (std::is_same_v<In, float>) {
+      for (int64_t i = 0; i < mc; ++i) f.post.apply(block + i * step, nc, f.channel + m0 + i);
+    } else if constexpr (!std::is_same_v<In, T>) {
+      const int64_t pixels = f.kernel->shape.window.pixels_out();
+      for (int64_t i = 0; i < mc; ++i) {
+        In* to = f.y + (m0 + i) * pixels + n0;
+        const T bias = f.bias ? T(Compute<In>::load(f.bias[m0 + i])) : T{};
+        for (int64_t j = 0; j < nc; ++j) to[j] = Compute<In>::store(block[i * step + j] + bias);
+      }
+    }
+  }
+
+  void operator()(const Run& run) const {
+    const int64_t pixels = shape.window.pixels_out();
+    const int64_t m = shape.group_outputs(), k = shape.depth();
+    const In* bias_of = has_bias ? run.in<In>(size_t(bias)) : nullptr;
+    Post post = fusion.post;
+    if (fusion.slopes >= 0) {
+      const float* slopes = run.in<float>(size_t(fusion.slopes));
+      if (one_slope)
+        post.a = *slopes;
+      else
+        post.slopes = slopes;
+    }
+    struct State {
+      Patches<In> patches;
+      MatrixView<In> weights;
+      Finish finish;
+    };
+    const int64_t each = blocks.tasks();
+    run_lanes(run, shape.batch * shape.groups * each, blocks.lanes, [&](int64_t task, int64_t lane) {
+      const int64_t index = task / each, n = index / shape.groups, g = index % shape.groups;
+      State state;
+      state.patches = {run.in<In>(0) + (n * shape.inputs + g * shape.group_inputs()) * shape.window.pixels_in(),
+                       &shape.window, In{}};
+      state.weights = {run.in<In>(1) ? run.in<In>(1) + g * m * k : nullptr, k, 1};
+      Product<T> p;
+      p.m = m, p.n = pixels, p.k = k;
+      if (weights) {
+        p.a_packed = static_cast<const T*>(static_cast<const PackedBytes&>(*weights).data) + g * packed_rows_size<T>(m, k);
+      } else {
+        p.pack_a = pack_rows<In, T>;
+        p.a = &state.weights;
+      }
+      p.pack_b = pack_patches<In, T>;
+      p.b = &state.patches;
+      In* const y = run.out<In>(0) + (n * shape.outputs + g * m) * pixels;
+      state.finish = {this, y, bias_of ? bias_of + g * m : nullptr, g * m, post};
+      p.finish_context = &state.finish;
+      if constexpr (std::is_same_v<In, T>) {
+        p.c = y;
+        p.c_step = pixels;
+        p.end.row_bias = state.finish.bias;
+        if constexpr (std::is_same_v<In, float>) {
+          if (fusion.residual >= 0) {
+            p.end.residual = run.in<float>(size_t(fusion.residual)) + (n * shape.outputs + g * m) * pixels;
+            p.end.residual_step = pixels;
+          }
+          if (post.clamps())
+            post.clamp_into(p.end);
+          else if (!post.none())
+            p.finish = finish;
+        }
+      } else {
+        p.finish = finish;
+      }
+      run_block<T>(p, blocks, task % each, lane_scratch<T>(blocks, run.workspace<void>(), lane));
+    });
+  }
+};
+
+template <class In, class T>
+Status prepare_products(OpContext& context, const ConvShape& shape, const ConvFusion& fusion) {
+  ConvKernel<In, T> kernel;
+  kernel.shape = shape;
+  kernel.fusion = fusion;
+  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
+  kernel.has_bias = context.has(size_t(kernel.bias));
+  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
+  const int64_t products = shape.batch * shape.groups;
+  ProductForm form;
+  form.a_packed = context.constant(1) != nullptr;
+  form.c_scratch = !std::is_same_v<In, T>;
+  form.b_pack_cost = shape.window.pointwise() ? 1 : 3;
+  kernel.blocks = plan_blocks<T>(shape.group_outputs(), shape.window.pixels_out(), shape.depth(), products,
+                                 context.threads(), form);
+  if (form.a_packed) {
+    kernel.weights = pack_weights<In, T>(context, 1, shape);
+    context.input_unused(1);
+  }
+  context.workspace(product_workspace<T>(kernel.blocks));
+  context.cost_ns(double(products) * double(shape.group_outputs()) * double(shape.window.pixels_out()) *
+                  double(shape.depth()) * 2 / 80);
+  context.kernel(std::move(kernel), std::string("products:") + micro().name);
+  return {};
+}
+
+struct DepthwiseKernel {
+  ConvShape shape;
+  ConvFusion fusion;
+  uint32_t lanes = 1;
+  bool has_bias = false, one_slope = false;
+  int bias = 2;
+  void operator()(const Run& run) const {
+    DepthwiseArgs args;
+    args.x = run.in<float>(0);
+    args.weights = run.in<float>(1);
+    if (has_bias) args.bias = run.in<float>(size_t(bias));
+    if (fusion.residual >= 0) args.residual = run.in<float>(size_t(fusion.residual));
+    args.post = fusion.post;
+    if (fusion.slopes >= 0) {
+      const float* slopes = run.in<float>(size_t(fusion.slopes));
+      if (one_slope)
+        args.post.a = *slopes;
+      else
+        args.post.slopes = slopes;
+    }
+    args.y = run.out<float>(0);
+    run_depthwise(run, shape, lanes, args, run.workspace<float>());
+  }
+};
+
+Status prepare_depthwise(OpContext& context, const ConvShape& shape, const ConvFusion& fusion) {
+  DepthwiseKernel kernel;
+  kernel.shape = shape;
+  kernel.fusion = fusion;
+  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
+  kernel.has_bias = context.has(size_t(kernel.bias));
+  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
+  const double ns = double(shape.batch * shape.outputs) * double(shape.window.pixels_out()) *
+                    double(shape.window.volume()) / 16;
+  kernel.lanes = worthwhile_threads(context.threads(), ns);
+  context.workspace(uint64_t(depthwise_scratch(shape)) * kernel.lanes * sizeof(float));
+  context.cost_ns(ns);
+  context.kernel(std::move(kernel), std::string("taps:") + micro().name);
+  return {};
+}
+
+Status prepare_node(OpContext& context) { return prepare_conv(context, context.attr(), {}); }
+
+}  // namespace
+
+Status prepare_conv(OpContext& context, const Attributes& attributes, const ConvFusion& fusion) {
+  ConvShape shape;
+  BELAY_TRY(read_conv(context, attributes, 0, 1, shape));
+  BELAY_TRY(check_bias(context, fusion.bias >= 0 ? size_t(fusion.bias) : 2, shape.outputs));
+  BELAY_TRY(context.output(0, context.dtype(0), shape.out_dims()));
+  if (context.dtype(1) != context.dtype(0))
+    return context.bad("the input is of type " + std::string(dtype_name(context.dtype(0))) + ", the weights of " +
+                       std::string(dtype_name(context.dtype(1))));
+  switch (context.dtype(0)) {
+    case BELAY_DT_FLOAT32:
+      if (shape.depthwise()) return prepare_depthwise(context, shape, fusion);
+      return prepare_products<float, float>(context, shape, fusion);
+    case BELAY_DT_FLOAT64: return prepare_products<double, double>(context, shape, fusion);
+    case BELAY_DT_FLOAT16: return prepare_products<Half, float>(context, shape, fusion);
+    default: return prepare_products<BFloat16, float>(context, shape, fusion);
+  }
+}
+
+void add_conv(Registry& registry) {
+  registry.add(OpDef{.op = "Conv",
+                     .prepare = prepare_node,
+                     .types = {kFloats, kFloats, kFloats},
+                     .min_inputs = 2,
+                     .max_inputs = 3,
+                     .ns_per_byte = 2});
+}
+
+}  // namespace belay::cpu

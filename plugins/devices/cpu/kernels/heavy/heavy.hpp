@@ -1,0 +1,19 @@
+// Operators whose cost is arithmetic rather than memory.
+#pragma once
+
+namespace belay::cpu {
+
+class Registry;
+
+// Adds all of this folder.
+void add_heavy(Registry&);
+
+// Each adds the operators of one file.
+void add_conv(Registry&);
+void add_matmul(Registry&);
+void add_pool(Registry&);
+void add_global_pool(Registry&);
+void add_softmax(Registry&);
+void add_batch_norm(Registry&);
+
+}  // namespace belay::cpu

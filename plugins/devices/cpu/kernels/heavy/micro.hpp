@@ -1,0 +1,71 @@
+// The innermost loops of the heavy operators, compiled for three levels of the instruction set and chosen once, by what
+// this CPU has.
+#pragma once
+
+#include <cstdint>
+
+namespace belay::cpu {
+
+// What happens to a tile of a product after its last term.
+template <class T>
+struct TileEnd {
+  bool add = false;            // the product is added to what C holds
+  const T* row_bias = nullptr; // [row], added
+  const T* col_bias = nullptr; // [column], added
+  const T* residual = nullptr; // [row * residual_step + column], added
+  int64_t residual_step = 0;
+  bool clamp = false;          // to [low, high]; NaN stays
+  T low{}, high{};
+};
+
+// C[m x n] = A B, where A is packed as [k][rows] (the packing is `rows` wide even where m is less) and row p of B begins
+// at b + p * b_step. m <= rows, n <= columns. Of each row of B, n rounded up to `lanes` elements are read; of C exactly n
+// are written. Pointers in `end` are those of the tile's first row and column.
+template <class T>
+struct TileKernel {
+  int64_t rows = 0, lanes = 0, columns = 0;
+  void (*run)(int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t c_step, int64_t m, int64_t n,
+              const TileEnd<T>& end) = nullptr;
+};
+
+struct Micro {
+  const char* name;  // "avx512", "avx2", "sse2"
+  TileKernel<float> f32;
+  TileKernel<double> f64;
+  TileKernel<uint32_t> u32;  // integers wrap around, so one kernel serves both signs
+  TileKernel<uint64_t> u64;
+
+  // A row of a convolution of one channel: y[i] = start + sum over t of w[t] * x[offsets[t] + i * step], i in [0, n).
+  void (*taps)(float* y, int64_t n, int64_t step, const float* x, const int64_t* offsets, const float* w, int64_t taps,
+               float start);
+  // y[i] = max(y[i], x[i * step]); NaN wins.
+  void (*max_row)(float* y, const float* x, int64_t n, int64_t step);
+  // y[i] += x[i * step].
+  void (*add_row)(float* y, const float* x, int64_t n, int64_t step);
+};
+
+extern const Micro kMicroSse2, kMicroAvx2, kMicroAvx512;
+
+// The best that this CPU runs.
+const Micro& micro();
+
+template <class T>
+const TileKernel<T>& tile_kernel();
+template <>
+inline const TileKernel<float>& tile_kernel<float>() {
+  return micro().f32;
+}
+template <>
+inline const TileKernel<double>& tile_kernel<double>() {
+  return micro().f64;
+}
+template <>
+inline const TileKernel<uint32_t>& tile_kernel<uint32_t>() {
+  return micro().u32;
+}
+template <>
+inline const TileKernel<uint64_t>& tile_kernel<uint64_t>() {
+  return micro().u64;
+}
+
+}  // namespace belay::cpu

@@ -1,0 +1,22 @@
+// The loops for CPUs with AVX2 and FMA. Headers come before the target is set, as in simd/avx2.cpp.
+#include "micro.hpp"
+
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define BELAY_LANES 32
+#define BELAY_ROWS 4
+#define BELAY_VECTORS 3
+#else
+#define BELAY_LANES 16
+#define BELAY_ROWS 4
+#define BELAY_VECTORS 2
+#endif
+#include "micro.inc"
+
+namespace belay::cpu {
+constinit const Micro kMicroAvx2 = make_micro("avx2");
+}
+#if defined(__x86_64__)
+#pragma GCC pop_options
+#endif

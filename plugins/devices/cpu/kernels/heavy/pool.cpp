@@ -1,0 +1,292 @@
+// Pools over windows: MaxPool, AveragePool, LpPool.
+#include "../registry.hpp"
+#include "heavy.hpp"
+#include "lanes.hpp"
+#include "micro.hpp"
+#include "window.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace belay::cpu {
+namespace {
+
+constexpr TypeMask kMaxTypes = kFloats | kI8 | kU8;
+
+// Output places [first, last) of dim d whose window sees the input through position k of the kernel; `shift` is what to
+// add to the place times the stride to get the input's place.
+struct Seen {
+  int64_t first, last, shift;
+};
+Seen seen(const Window& w, int d, int64_t k) {
+  const int64_t shift = k * w.dilation[d] - w.begin[d], stride = w.stride[d];
+  const int64_t first = shift >= 0 ? 0 : ceil_div(-shift, stride);
+  const int64_t last = w.in[d] > shift ? ceil_div(w.in[d] - shift, stride) : 0;
+  return {std::min(first, w.out[d]), std::min(std::max(first, last), w.out[d]), shift};
+}
+
+// Calls f(kernel position along the width, row of the input) for all rows that the windows of one output row see.
+template <class F>
+void each_row(const Window& w, int64_t od, int64_t oh, F&& f) {
+  for (int64_t kd = 0; kd < w.kernel[0]; ++kd) {
+    const int64_t id = od * w.stride[0] + kd * w.dilation[0] - w.begin[0];
+    if (id < 0 || id >= w.in[0]) continue;
+    for (int64_t kh = 0; kh < w.kernel[1]; ++kh) {
+      const int64_t ih = oh * w.stride[1] + kh * w.dilation[1] - w.begin[1];
+      if (ih < 0 || ih >= w.in[1]) continue;
+      f((id * w.in[1] + ih) * w.in[2]);
+    }
+  }
+}
+
+// Splits the planes (batch, channel) over the threads.
+template <class F>
+void each_plane(const Run& run, const Window& w, int64_t planes, F&& f) {
+  const double ns = double(w.pixels_out()) * double(w.volume()) * 0.2 + 20;
+  run.parallel(planes, grain_of(ns), [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) f(plane);
+  });
+}
+
+template <class In>
+struct MaxPoolKernel {
+  using T = compute_t<In>;
+  Window window;
+  int64_t planes = 0;
+
+  void operator()(const Run& run) const {
+    const Window& w = window;
+    each_plane(run, w, planes, [&](int64_t plane) {
+      const In* x = run.in<In>(0) + plane * w.pixels_in();
+      In* y = run.out<In>(0) + plane * w.pixels_out();
+      constexpr T kLowest = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
+                                                                 : std::numeric_limits<T>::lowest();
+      for (int64_t od = 0; od < w.out[0]; ++od)
+        for (int64_t oh = 0; oh < w.out[1]; ++oh, y += w.out[2]) {
+          std::fill(y, y + w.out[2], Compute<In>::store(kLowest));
+          each_row(w, od, oh, [&](int64_t row) {
+            for (int64_t kw = 0; kw < w.kernel[2]; ++kw) {
+              const Seen s = seen(w, 2, kw);
+              const In* from = x + row + s.shift + s.first * w.stride[2];
+              if constexpr (std::is_same_v<In, float>) {
+                micro().max_row(y + s.first, from, s.last - s.first, w.stride[2]);
+              } else {
+                for (int64_t i = s.first; i < s.last; ++i, from += w.stride[2]) {
+                  const T value = Compute<In>::load(*from);
+                  if (value > Compute<In>::load(y[i]) || value != value) y[i] = *from;
+                }
+              }
+            }
+          });
+        }
+    });
+  }
+};
+
+// The same with the place of each maximum, counted over the whole tensor.
+template <class In>
+struct MaxPoolIndexKernel {
+  using T = compute_t<In>;
+  Window window;
+  int64_t planes = 0;
+  bool columns_first = false;  // storage_order 1: the first spatial dim runs fastest
+
+  void operator()(const Run& run) const {
+    const Window& w = window;
+    each_plane(run, w, planes, [&](int64_t plane) {
+      const In* x = run.in<In>(0) + plane * w.pixels_in();
+      In* y = run.out<In>(0) ? run.out<In>(0) + plane * w.pixels_out() : nullptr;
+      int64_t* places = run.out<int64_t>(1) + plane * w.pixels_out();
+      int64_t at = 0;
+      for (int64_t od = 0; od < w.out[0]; ++od)
+        for (int64_t oh = 0; oh < w.out[1]; ++oh)
+          for (int64_t ow = 0; ow < w.out[2]; ++ow, ++at) {
+            int64_t best = -1;
+            each_row(w, od, oh, [&](int64_t row) {
+              for (int64_t kw = 0; kw < w.kernel[2]; ++kw) {
+                const int64_t iw = ow * w.stride[2] + kw * w.dilation[2] - w.begin[2];
+                if (iw < 0 || iw >= w.in[2]) continue;
+                const T value = Compute<In>::load(x[row + iw]);
+                if (best < 0 || value > Compute<In>::load(x[best]) || (value != value && !is_nan(x[best])))
+                  best = row + iw;
+              }
+            });
+            // A window that lies in the padding altogether has no maximum: the lowest value, at the first place.
+            if (y) y[at] = best >= 0 ? x[best] : Compute<In>::store(lowest());
+            places[at] = plane * w.pixels_in() + (best >= 0 ? place(best) : 0);
+          }
+    });
+  }
+  static bool is_nan(In x) {
+    const T value = Compute<In>::load(x);
+    return value != value;
+  }
+  static T lowest() {
+    if constexpr (std::numeric_limits<T>::has_infinity)
+      return -std::numeric_limits<T>::infinity();
+    else
+      return std::numeric_limits<T>::lowest();
+  }
+  int64_t place(int64_t at) const {
+    if (!columns_first) return at;
+    const Window& w = window;
+    const int64_t iw = at % w.in[2], ih = at / w.in[2] % w.in[1], id = at / w.in[2] / w.in[1];
+    return id + w.in[0] * (ih + w.in[1] * iw);
+  }
+};
+
+template <class In>
+struct AveragePoolKernel {
+  using T = compute_t<In>;
+  Window window;
+  int64_t planes = 0;
+  bool count_pads = false;
+
+  // How many positions of the kernel are counted at output place o of dim d.
+  int64_t counted(int d, int64_t o) const {
+    const Window& w = window;
+    const int64_t low = count_pads ? -w.begin[d] : 0, high = w.in[d] + (count_pads ? w.end[d] : 0);
+    int64_t count = 0;
+    for (int64_t k = 0; k < w.kernel[d]; ++k) {
+      const int64_t at = o * w.stride[d] + k * w.dilation[d] - w.begin[d];
+      count += at >= low && at < high;
+    }
+    return count;
+  }
+
+  void operator()(const Run& run) const {
+    const Window& w = window;
+    std::vector<int64_t> columns(size_t(w.out[2]));
+    for (int64_t i = 0; i < w.out[2]; ++i) columns[size_t(i)] = counted(2, i);
+    each_plane(run, w, planes, [&](int64_t plane) {
+      const In* x = run.in<In>(0) + plane * w.pixels_in();
+      In* y = run.out<In>(0) + plane * w.pixels_out();
+      constexpr int64_t kPart = 512;  // of an output row, summed on the stack
+      T sums[kPart];
+      for (int64_t od = 0; od < w.out[0]; ++od)
+        for (int64_t oh = 0; oh < w.out[1]; ++oh, y += w.out[2]) {
+          const int64_t rows = counted(0, od) * counted(1, oh);
+          for (int64_t part = 0; part < w.out[2]; part += kPart) {
+            const int64_t end = std::min(w.out[2], part + kPart);
+            std::fill(sums, sums + (end - part), T{});
+            each_row(w, od, oh, [&](int64_t row) {
+              for (int64_t kw = 0; kw < w.kernel[2]; ++kw) {
+                const Seen s = seen(w, 2, kw);
+                const int64_t first = std::max(s.first, part), last = std::min(s.last, end);
+                if (first >= last) continue;
+                const In* from = x + row + s.shift + first * w.stride[2];
+                if constexpr (std::is_same_v<In, float>) {
+                  micro().add_row(sums + first - part, from, last - first, w.stride[2]);
+                } else {
+                  for (int64_t i = first; i < last; ++i, from += w.stride[2]) sums[i - part] += Compute<In>::load(*from);
+                }
+              }
+            });
+            for (int64_t i = part; i < end; ++i)
+              y[i] = Compute<In>::store(sums[i - part] / T(std::max<int64_t>(1, rows * columns[size_t(i)])));
+          }
+        }
+    });
+  }
+};
+
+template <class In>
+struct LpPoolKernel {
+  using T = compute_t<In>;
+  Window window;
+  int64_t planes = 0, p = 2;
+  void operator()(const Run& run) const {
+    const Window& w = window;
+    each_plane(run, w, planes, [&](int64_t plane) {
+      const In* x = run.in<In>(0) + plane * w.pixels_in();
+      In* y = run.out<In>(0) + plane * w.pixels_out();
+      for (int64_t od = 0; od < w.out[0]; ++od)
+        for (int64_t oh = 0; oh < w.out[1]; ++oh)
+          for (int64_t ow = 0; ow < w.out[2]; ++ow) {
+            T sum{};
+            each_row(w, od, oh, [&](int64_t row) {
+              for (int64_t kw = 0; kw < w.kernel[2]; ++kw) {
+                const int64_t iw = ow * w.stride[2] + kw * w.dilation[2] - w.begin[2];
+                if (iw < 0 || iw >= w.in[2]) continue;
+                const T value = std::abs(Compute<In>::load(x[row + iw]));
+                sum += p == 1 ? value : p == 2 ? value * value : std::pow(value, T(p));
+              }
+            });
+            *y++ = Compute<In>::store(p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, T(1) / T(p)));
+          }
+    });
+  }
+};
+
+// Shape and window of a pool's node.
+Status read_pool(OpContext& context, Window& window, int64_t& planes, Dims& out) {
+  const Dims& x = context.dims(0);
+  const auto kernel = context.attr().ints("kernel_shape");
+  if (!kernel || kernel->empty()) return context.bad("attribute kernel_shape is missing");
+  WindowRules rules;
+  rules.ceil_mode = context.attr().int_or("ceil_mode", 0) != 0;
+  BELAY_TRY(read_window(context, context.attr(), x, *kernel, rules, window));
+  planes = x[0] * x[1];
+  out = {x[0], x[1]};
+  for (const int64_t dim : window.out_dims()) out.push_back(dim);
+  context.cost_ns(double(planes) * double(window.pixels_out()) * double(window.volume()) * 0.2);
+  return {};
+}
+
+Status prepare_max_pool(OpContext& context) {
+  Window window;
+  int64_t planes = 0;
+  Dims out;
+  BELAY_TRY(read_pool(context, window, planes, out));
+  const int64_t order = context.attr().int_or("storage_order", 0);
+  if (order != 0 && order != 1)
+    return context.bad("attribute storage_order is " + std::to_string(order) + ", want 0 or 1");
+  BELAY_TRY(context.output(0, context.dtype(0), out));
+  BELAY_TRY(context.output(1, BELAY_DT_INT64, out));
+  dispatch<kMaxTypes>(context.dtype(0), [&](auto tag) {
+    using In = typename decltype(tag)::type;
+    if (context.wants(1))
+      context.kernel(MaxPoolIndexKernel<In>{window, planes, order == 1});
+    else
+      context.kernel(MaxPoolKernel<In>{window, planes});
+  });
+  return {};
+}
+
+Status prepare_average_pool(OpContext& context) {
+  Window window;
+  int64_t planes = 0;
+  Dims out;
+  BELAY_TRY(read_pool(context, window, planes, out));
+  const bool count_pads = context.attr().int_or("count_include_pad", 0) != 0;
+  BELAY_TRY(context.output(0, context.dtype(0), out));
+  dispatch<kFloats>(context.dtype(0), [&](auto tag) {
+    context.kernel(AveragePoolKernel<typename decltype(tag)::type>{window, planes, count_pads});
+  });
+  return {};
+}
+
+Status prepare_lp_pool(OpContext& context) {
+  Window window;
+  int64_t planes = 0;
+  Dims out;
+  BELAY_TRY(read_pool(context, window, planes, out));
+  // The first definition had p as a float.
+  const int64_t p = context.attr().int_or("p", int64_t(context.attr().float_or("p", 2)));
+  if (p < 1) return context.bad("attribute p is " + std::to_string(p) + ", want at least 1");
+  BELAY_TRY(context.output(0, context.dtype(0), out));
+  dispatch<kFloats>(context.dtype(0), [&](auto tag) {
+    context.kernel(LpPoolKernel<typename decltype(tag)::type>{window, planes, p});
+  });
+  return {};
+}
+
+}  // namespace
+
+void add_pool(Registry& registry) {
+  registry.add(OpDef{.op = "MaxPool", .prepare = prepare_max_pool, .types = {kMaxTypes}, .max_outputs = 2});
+  registry.add(OpDef{.op = "AveragePool", .prepare = prepare_average_pool, .types = {kFloats}});
+  registry.add(OpDef{.op = "LpPool", .prepare = prepare_lp_pool, .types = {kFloats}});
+}
+
+}  // namespace belay::cpu
