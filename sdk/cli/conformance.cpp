@@ -1,0 +1,271 @@
+#include "text.hpp"
+#include "verbs.hpp"
+#include "worker_pool.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <fnmatch.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <thread>
+
+namespace belay::cli {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Case {
+  std::string name;  // relative to the folder given: "node/test_abs"
+  std::string path;
+};
+
+struct CaseResult {
+  std::string status, reason;  // "passed", "failed", "unsupported"
+};
+
+// A case is a folder with a model.onnx and folders test_data_set_N.
+std::vector<Case> find_cases(const std::string& folder, const std::string& filter) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw Failure{Exit::kInput, "NOT_FOUND", "There is no folder '" + folder + "'.",
+                  did_you_mean_file(folder)};
+  const fs::path root = fs::path(folder).lexically_normal();
+  std::vector<Case> cases;
+  const auto add = [&](const fs::path& at) {
+    if (!fs::is_regular_file(at / "model.onnx", error)) return false;
+    std::string name = at.lexically_relative(root).generic_string();
+    if (name == ".") name = fs::absolute(at / "x").parent_path().filename().string();
+    const bool pattern = filter.find_first_of("*?[") != std::string::npos;
+    if (filter.empty() ||
+        (pattern ? fnmatch(filter.c_str(), name.c_str(), 0) == 0 : name.find(filter) != std::string::npos))
+      cases.push_back({name, at.string()});
+    return true;
+  };
+  if (!add(root))
+    for (fs::recursive_directory_iterator it(root, error), end; !error && it != end; it.increment(error))
+      if (it->is_directory(error) && add(it->path())) it.disable_recursion_pending();
+  std::sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) { return a.name < b.name; });
+  return cases;
+}
+
+// Some models of a case cannot be read with the kinds of their inputs alone: the number of files decides
+// which inputs.
+CaseResult run_set(const Runtime& runtime, const Model& model, const std::string& folder,
+                   const Tolerance& tolerance) {
+  const std::vector<std::string> input_files = numbered_files(folder, "input_");
+  const std::vector<std::string> output_files = numbered_files(folder, "output_");
+  if (output_files.empty()) return {"failed", "the case has no output_0.pb to compare with"};
+  const std::vector<size_t> targets = inputs_for_files(model.inputs(), input_files.size());
+  if (targets.size() != input_files.size())
+    return {"failed", "the case has " + plural(input_files.size(), "input") + ", the model " +
+                          std::to_string(model.inputs().size())};
+  if (output_files.size() > model.outputs().size())
+    return {"failed", "the case has " + plural(output_files.size(), "output") + ", the model " +
+                          std::to_string(model.outputs().size())};
+  std::vector<std::unique_ptr<HostDatum>> data;
+  std::vector<std::unique_ptr<DatumView>> views;
+  Context context(model);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    data.push_back(std::make_unique<HostDatum>(
+        value_or_fail(read_pb(input_files[i], model.inputs()[targets[i]].kind), Stage::kModel)));
+    views.push_back(std::make_unique<DatumView>(*data.back()));
+    context.set_input(targets[i], views.back()->get());
+  }
+  context.run();
+  for (size_t i = 0; i < output_files.size(); ++i) {
+    const HostDatum found = runtime.fetch(context.output(i));
+    const HostDatum expected =
+        value_or_fail(read_pb(output_files[i], model.outputs()[i].kind), Stage::kModel);
+    const Comparison comparison = compare(found, expected, tolerance);
+    if (!comparison.equal)
+      return {"failed", "output '" + model.outputs()[i].name + "': " + comparison.reason};
+  }
+  return {"passed", ""};
+}
+
+CaseResult run_case(const Runtime& runtime, const std::string& device, const std::string& path,
+                    const Tolerance& tolerance) {
+  try {
+    const Model model(runtime, (fs::path(path) / "model.onnx").string(), device);
+    size_t set = 0;
+    for (;; ++set) {
+      const fs::path folder = fs::path(path) / ("test_data_set_" + std::to_string(set));
+      if (!fs::is_directory(folder)) break;
+      const CaseResult result = run_set(runtime, model, folder.string(), tolerance);
+      if (result.status != "passed") return result;
+    }
+    if (set == 0) return {"failed", "the case has no folder test_data_set_0"};
+    return {"passed", ""};
+  } catch (const Failure& failure) {
+    return {failure.code == "UNIMPLEMENTED" ? "unsupported" : "failed", failure.message};
+  }
+}
+
+std::string with_words(std::string text, const std::string& last_words) {
+  return last_words.empty() ? text : text + "; its last words: " + last_words;
+}
+
+CaseResult result_of(const CaseOutcome& outcome, double timeout) {
+  switch (outcome.kind) {
+    case CaseOutcome::Kind::kDied:
+      return {"failed", with_words("crashed: the process was " + outcome.how, outcome.last_words)};
+    case CaseOutcome::Kind::kTimedOut:
+      return {"failed", with_words("hung: not done after " + fixed(timeout, 0) + " s", outcome.last_words)};
+    case CaseOutcome::Kind::kAnswered:
+      break;
+  }
+  const auto json = nlohmann::json::parse(outcome.answer, nullptr, false);
+  if (!json.is_object()) return {"failed", "the child process answered '" + outcome.answer + "'"};
+  if (json.contains("fatal"))  // the runtime did not start: no case can run
+    throw Failure{static_cast<Exit>(json.value("exit", int(Exit::kInternal))), json.value("code", ""),
+                  json.value("fatal", ""), json.value("hint", "")};
+  return {json.value("status", "failed"), json.value("reason", "")};
+}
+
+std::vector<std::string> worker_arguments(const ConformanceOptions& options) {
+  std::vector<std::string> out{"belay", "conformance", "worker"};
+  const auto add = [&](const char* option, const std::string& value) {
+    out.insert(out.end(), {option, value});
+  };
+  for (const std::string& file : options.common.configs) add("--config", file);
+  for (const std::string& set : options.common.sets) add("--set", set);
+  for (const std::string& dir : options.common.plugin_dirs) add("--plugin-dir", dir);
+  if (!options.common.device.empty()) add("--device", options.common.device);
+  char number[64];
+  const auto real = [&](double value) {
+    return std::string(number, size_t(std::snprintf(number, sizeof number, "%.17g", value)));
+  };
+  add("--rtol", real(options.rtol));
+  add("--atol", real(options.atol));
+  return out;
+}
+
+// The reasons of `status`, the most frequent first; an operator or a type that many cases lack shows once.
+std::string grouped(const std::vector<Case>& cases, const std::vector<CaseResult>& results,
+                    const std::string& status, bool all) {
+  constexpr size_t kShown = 12;
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (results[i].status == status) by_reason[results[i].reason].push_back(cases[i].name);
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups(by_reason.begin(), by_reason.end());
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  std::string out;
+  for (const auto& [reason, names] : groups) {
+    out += "  " + printable(reason) + "\n";
+    const size_t shown = all ? names.size() : std::min(names.size(), kShown);
+    for (size_t i = 0; i < shown; ++i) out += "      " + names[i] + "\n";
+    if (shown < names.size())
+      out += "      ... " + std::to_string(names.size() - shown) + " more (-v shows all)\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+Exit conformance_onnx(const ConformanceOptions& options, Output& output) {
+  const std::vector<Case> cases = find_cases(options.folder, options.filter);
+  if (cases.empty())
+    fail_input(
+        options.filter.empty()
+            ? "No case below '" + options.folder + "': want folders with model.onnx and test_data_set_0."
+            : "No case below '" + options.folder + "' whose name fits --filter '" + options.filter + "'.");
+  std::vector<std::string> paths;
+  for (const Case& one : cases) paths.push_back(one.path);
+  PoolOptions pool{worker_arguments(options), options.jobs, options.timeout};
+  if (pool.jobs == 0) pool.jobs = std::max(1u, std::thread::hardware_concurrency());
+
+  std::vector<CaseResult> results(cases.size(), CaseResult{"not run", ""});
+  uint64_t done = 0, failed = 0;
+  {
+    const Interruptible guard;
+    Progress progress(output, "conformance", cases.size());
+    work_through(
+        pool, paths,
+        [&](size_t index, CaseOutcome outcome) {
+          results[index] = result_of(outcome, options.timeout);
+          failed += results[index].status == "failed";
+          ++done;
+          progress.at(done, std::to_string(done) + "/" + std::to_string(cases.size()) + " " +
+                                std::to_string(failed) + " failed " + cases[index].name);
+        },
+        [] { return Interruptible::interrupted(); });
+  }
+
+  const auto count = [&](const char* status) {
+    return uint64_t(std::count_if(results.begin(), results.end(),
+                                  [&](const CaseResult& r) { return r.status == status; }));
+  };
+  const uint64_t not_run = count("not run");
+  if (output.json) {
+    ordered_json json{{"passed", count("passed")},
+                      {"failed", count("failed")},
+                      {"unsupported", count("unsupported")},
+                      {"cases", ordered_json::array()}};
+    for (size_t i = 0; i < cases.size(); ++i)
+      if (results[i].status != "not run")
+        json["cases"].push_back(
+            {{"name", cases[i].name}, {"status", results[i].status}, {"reason", results[i].reason}});
+    output.document("belay.conformance/1", json);
+  } else {
+    std::string text;
+    const bool all = options.common.verbose > 0;
+    if (!output.quiet && count("unsupported") > 0)
+      text += "unsupported\n" + grouped(cases, results, "unsupported", all);
+    if (!output.quiet && failed > 0) text += "failed\n" + grouped(cases, results, "failed", all);
+    text += std::to_string(count("passed")) + " passed, " + std::to_string(failed) + " failed, " +
+            std::to_string(count("unsupported")) + " unsupported of " + plural(cases.size(), "case") +
+            (not_run ? "; " + std::to_string(not_run) + " not run" : "") + "\n";
+    output.print(text);
+  }
+  if (not_run > 0) return Exit::kInterrupted;
+  return failed > 0 ? Exit::kDiffers : Exit::kOk;
+}
+
+Exit conformance_worker(const ConformanceOptions& options, int result_fd) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no child outlives its parent
+  std::signal(SIGINT, SIG_IGN);      // Ctrl-C reaches the whole group; the parent says when to stop
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  const auto answer = [&](const ordered_json& json) {
+    const std::string line = json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    for (size_t at = 0; at < line.size();) {
+      const ssize_t n = ::write(result_fd, line.data() + at, line.size() - at);
+      if (n <= 0 && errno != EINTR) _exit(int(Exit::kInternal));
+      if (n > 0) at += size_t(n);
+    }
+  };
+  Tolerance tolerance = kOnnxTolerance;
+  tolerance.rtol = options.rtol, tolerance.atol = options.atol;
+  std::unique_ptr<Runtime> runtime;
+  for (std::string path; std::getline(std::cin, path);) {
+    try {
+      if (!runtime) {
+        runtime = std::make_unique<Runtime>(options.common);
+        runtime->check_device(options.common.device);
+      }
+    } catch (const Failure& failure) {
+      answer({{"fatal", failure.message},
+              {"code", failure.code},
+              {"exit", int(failure.exit)},
+              {"hint", failure.hint}});
+      continue;
+    }
+    try {
+      const CaseResult result = run_case(*runtime, options.common.device, path, tolerance);
+      answer({{"status", result.status}, {"reason", result.reason}});
+    } catch (const std::bad_alloc&) {
+      answer({{"status", "failed"}, {"reason", "out of memory"}});
+    }
+  }
+  return Exit::kOk;
+}
+
+}  // namespace belay::cli

@@ -1,0 +1,80 @@
+#include "failure.hpp"
+
+#include <belay/runtime.h>
+
+namespace belay::cli {
+namespace {
+
+belay_code_info describe(Code code) {
+  belay_code_info info{};
+  info.hdr.struct_size = sizeof info;
+  belay_status_release(belay_code_describe(uint32_t(code), &info));
+  return info;
+}
+
+}  // namespace
+
+Exit exit_of(Code code, Stage stage) {
+  switch (code) {
+    case Code::kOk:
+      return Exit::kOk;
+    case Code::kResourceExhausted:
+    case Code::kNeedSegment:
+      return Exit::kMemory;
+    case Code::kDeadlineExceeded:
+      return Exit::kTimeout;
+    case Code::kDeviceLost:
+    case Code::kUnavailable:
+    case Code::kQueueFull:
+      return Exit::kDevice;
+    case Code::kInvalidArgument:
+    case Code::kOutOfRange:
+      return stage == Stage::kConfigure ? Exit::kUsage
+             : stage == Stage::kDevice  ? Exit::kDevice
+                                        : Exit::kInput;
+    case Code::kNotFound:
+    case Code::kAlreadyExists:
+    case Code::kPermissionDenied:
+    case Code::kFailedPrecondition:
+    case Code::kUnimplemented:
+    case Code::kDataLoss:
+    case Code::kUnauthenticated:
+      return stage == Stage::kModel ? Exit::kInput : Exit::kDevice;
+    default:
+      return Exit::kInternal;
+  }
+}
+
+std::string code_name(Code code) {
+  const std::string name = to_string(describe(code).name);
+  return name.empty() ? "CODE_" + std::to_string(int(code)) : name;
+}
+
+void fail(Stage stage, const Status& status, std::string hint) {
+  if (hint.empty()) hint = to_string(describe(status.code()).remedy);
+  throw Failure{exit_of(status.code(), stage), code_name(status.code()), status.message(), std::move(hint)};
+}
+
+void fail_usage(std::string message, std::string hint) {
+  throw Failure{Exit::kUsage, "USAGE", std::move(message), std::move(hint)};
+}
+
+void fail_input(std::string message, std::string hint) {
+  throw Failure{Exit::kInput, "INVALID_ARGUMENT", std::move(message), std::move(hint)};
+}
+
+Status take(belay_status raw) {
+  if (raw == BELAY_OK) return {};
+  StringSink text;
+  belay_status_text(raw, text.sink());
+  belay_status_release(raw);
+  const uint32_t code = BELAY_STATUS_CODE(raw);
+  return {code == 0 || code >= BELAY_CODE_COUNT ? Code::kInternal : static_cast<Code>(code),
+          std::move(text).str()};
+}
+
+void check(belay_status raw, Stage stage) {
+  if (raw != BELAY_OK) fail(stage, take(raw));
+}
+
+}  // namespace belay::cli

@@ -1,0 +1,52 @@
+// How the program ends: exit codes, and the one exception that carries a failure from where it is found to
+// main().
+#pragma once
+
+#include <belay/status.hpp>
+
+#include <string>
+
+namespace belay::cli {
+
+enum class Exit : int {
+  kOk = 0,
+  kDiffers = 1,  // a comparison or a conformance case failed
+  kUsage = 2,    // command line or configuration
+  kInput = 3,    // an input, a model, or a file that cannot be read or written
+  kDevice = 4,   // a device or plugin
+  kMemory = 5,
+  kTimeout = 6,
+  kInternal = 7,
+  kInterrupted = 130,  // Ctrl-C, as shells count it
+};
+
+// What was being done: one code means different things for a configuration and for a model.
+enum class Stage { kConfigure, kModel, kDevice };
+
+// Thrown inside the program only; nothing of it crosses into libbelay.
+struct Failure {
+  Exit exit = Exit::kInternal;
+  std::string code;     // "NOT_FOUND", or "USAGE"
+  std::string message;  // a sentence
+  std::string hint;     // what to do, one line; may be empty
+};
+
+Exit exit_of(Code code, Stage stage);
+std::string code_name(Code code);
+
+[[noreturn]] void fail(Stage stage, const Status& status, std::string hint = {});
+// The failure of the command line itself.
+[[noreturn]] void fail_usage(std::string message, std::string hint = {});
+[[noreturn]] void fail_input(std::string message, std::string hint = {});
+
+// Takes over what a function of runtime.h returned; throws unless it is OK.
+void check(belay_status raw, Stage stage);
+Status take(belay_status raw);
+
+template <class T>
+T value_or_fail(Result<T> result, Stage stage, std::string hint = {}) {
+  if (!result.ok()) fail(stage, result.status(), std::move(hint));
+  return std::move(result).value();
+}
+
+}  // namespace belay::cli

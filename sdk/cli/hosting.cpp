@@ -1,0 +1,241 @@
+#include "hosting.hpp"
+#include "text.hpp"
+
+#include <belay/graph/dtype.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace belay::cli {
+namespace fs = std::filesystem;
+namespace {
+
+template <class T>
+T sized() {
+  T value{};
+  value.hdr.struct_size = sizeof(T);
+  return value;
+}
+
+std::vector<belay_str> views(const std::vector<std::string>& texts) {
+  std::vector<belay_str> out;
+  for (const std::string& text : texts) out.push_back(to_str(text));
+  return out;
+}
+
+PluginInfo plugin_info(const belay_plugin_info& raw) {
+  return {to_string(raw.id),    to_string(raw.version), to_string(raw.file),   to_string(raw.abi),
+          to_string(raw.kinds), to_string(raw.state),   to_string(raw.reason), to_string(raw.manifest)};
+}
+
+IoInfo io_info(const belay_io_info& raw) {
+  IoInfo info;
+  info.name = to_string(raw.name);
+  info.kind = raw.kind;
+  info.dtype = raw.dtype;
+  info.optional = raw.optional != 0;
+  info.rank_known = raw.rank != BELAY_NONE;
+  for (uint32_t i = 0; info.rank_known && i < raw.rank; ++i) {
+    info.dims.push_back(raw.dims[i]);
+    info.symbols.push_back(raw.symbols ? to_string(raw.symbols[i]) : "");
+  }
+  return info;
+}
+
+void collect(void* user, const belay_plugin_info* info) {
+  static_cast<std::vector<PluginInfo>*>(user)->push_back(plugin_info(*info));
+}
+
+}  // namespace
+
+RuntimeRequest::RuntimeRequest(const Common& common, std::vector<std::string> extra_sets) {
+  for (const std::string& file : common.configs) {
+    if (!fs::exists(file))
+      fail_usage("There is no configuration file '" + file + "'.", did_you_mean_file(file));
+    files_.push_back(file);
+  }
+  for (const std::string& dir : common.plugin_dirs) {
+    if (!fs::is_directory(dir))
+      fail_usage("--plugin-dir '" + dir + "' is no folder.", did_you_mean_file(dir));
+    dirs_.push_back(fs::absolute(dir).lexically_normal().string());
+  }
+  if (common.verbose > 0) sets_.push_back(common.verbose > 1 ? "log.level=debug" : "log.level=info");
+  if (common.quiet) sets_.push_back("log.level=error");
+  sets_.insert(sets_.end(), extra_sets.begin(), extra_sets.end());
+  sets_.insert(sets_.end(), common.sets.begin(), common.sets.end());
+  file_views_ = views(files_);
+  set_views_ = views(sets_);
+  dir_views_ = views(dirs_);
+  req_.hdr.struct_size = sizeof req_;
+  req_.files = file_views_.data(), req_.file_count = file_views_.size();
+  req_.sets = set_views_.data(), req_.set_count = set_views_.size();
+  req_.plugin_dirs = dir_views_.data(), req_.plugin_dir_count = dir_views_.size();
+}
+
+Runtime::Runtime(const Common& common, std::vector<std::string> extra_sets) {
+  const RuntimeRequest request(common, std::move(extra_sets));
+  check(belay_runtime_create(request.get(), &raw_), Stage::kConfigure);
+}
+
+std::vector<DeviceInfo> Runtime::devices(bool with_heaps) const {
+  const belay_host* host = nullptr;
+  const belay_hal_vt* hal = belay_runtime_hal(raw_, &host);
+  std::vector<DeviceInfo> out;
+  for (uint64_t i = 0; i < hal->device_count(host); ++i) {
+    DeviceInfo device;
+    belay_obj* object = nullptr;
+    auto info = sized<belay_device_info>();
+    Status status = take(hal->device(host, i, &object));
+    if (status.ok()) status = take(hal->device_info(host, object, &info));
+    if (!status.ok()) {
+      device.id = "#" + std::to_string(i);
+      device.problem = status.message();
+      out.push_back(std::move(device));
+      continue;
+    }
+    device.driver = to_string(info.driver);
+    device.id = device.driver + ":" + std::to_string(info.index);
+    device.name = to_string(info.name), device.arch = to_string(info.arch),
+    device.features = to_string(info.features);
+    device.flags = info.hdr.flags, device.threads = info.threads, device.memory_bytes = info.memory_bytes;
+    device.queue_depth = info.queue_depth;
+    for (uint64_t h = 0; with_heaps && h < info.heap_count; ++h) {
+      auto heap = sized<belay_heap_info>();
+      if (take(hal->heap_info(host, object, h, &heap)).ok())
+        device.heaps.push_back({heap.heap_class, heap.bytes, heap.free_bytes, heap.alignment});
+    }
+    out.push_back(std::move(device));
+  }
+  return out;
+}
+
+std::string Runtime::default_device() const {
+  const std::vector<DeviceInfo> all = devices(false);
+  const uint64_t index = belay_runtime_default_device(raw_);
+  return index < all.size() ? all[index].id : "";
+}
+
+std::vector<PluginInfo> Runtime::plugins() const {
+  std::vector<PluginInfo> out;
+  check(belay_runtime_plugins(raw_, collect, &out), Stage::kConfigure);
+  return out;
+}
+
+void Runtime::check_device(const std::string& id) const {
+  if (id.empty()) return;
+  std::vector<std::string> ids;
+  for (const DeviceInfo& device : devices(false))
+    if (device.problem.empty()) ids.push_back(device.id);
+  if (std::find(ids.begin(), ids.end(), id) != ids.end()) return;
+  throw Failure{
+      Exit::kDevice, "NOT_FOUND",
+      "There is no device '" + id + "'; there " + (ids.size() == 1 ? "is " : "are ") + joined(ids) + ".",
+      did_you_mean(id, ids)};
+}
+
+HostTensor Runtime::fetch(const belay_tensor& tensor) const {
+  if (!tensor.buffer) return value_or_fail(copy_tensor(tensor), Stage::kModel);
+  if (tensor.strides)
+    fail(Stage::kModel, {Code::kUnimplemented, "Tensors with strides in device memory cannot be fetched."});
+  const belay_host* host = nullptr;
+  const belay_hal_vt* hal = belay_runtime_hal(raw_, &host);
+  HostTensor out = value_or_fail(HostTensor::make(tensor.dtype, {tensor.dims, tensor.rank}), Stage::kModel);
+  auto info = sized<belay_hal_buffer_info>();
+  check(hal->buffer_info(host, tensor.buffer, &info), Stage::kDevice);
+  auto stream_req = sized<belay_hal_stream_req>();
+  belay_obj* stream = nullptr;
+  check(hal->stream_create(host, info.device, &stream_req, &stream), Stage::kDevice);
+  auto copy = sized<belay_copy_req>();
+  copy.src = tensor.buffer, copy.src_offset = tensor.offset;
+  copy.host_dst = out.bytes.data(), copy.bytes = out.bytes.size();
+  belay_event event{};
+  Status status = take(hal->copy(host, stream, &copy, &event));
+  if (status.ok()) status = take(hal->synchronize(host, event, BELAY_FOREVER));
+  hal->stream_destroy(host, stream);
+  if (!status.ok()) fail(Stage::kDevice, status);
+  return out;
+}
+
+HostDatum Runtime::fetch(const belay_datum& datum) const {
+  if (datum.kind == BELAY_TYPE_TENSOR && datum.tensor) return HostDatum(fetch(*datum.tensor));
+  HostDatum out;
+  out.kind = datum.kind;
+  for (uint64_t i = 0; i < datum.item_count; ++i) out.items.push_back(fetch(*datum.items[i]));
+  return out;
+}
+
+std::vector<PluginInfo> find_plugins(const Common& common) {
+  std::vector<PluginInfo> out;
+  check(belay_plugins_find(RuntimeRequest(common).get(), collect, &out), Stage::kConfigure);
+  return out;
+}
+
+bool IoInfo::fixed() const {
+  return rank_known && std::all_of(dims.begin(), dims.end(), [](int64_t dim) { return dim >= 0; });
+}
+
+std::string IoInfo::text() const {
+  const char* const kinds[] = {"?", "", "sequence of ", "optional ", "map of "};
+  std::string out = kinds[kind <= BELAY_TYPE_MAP ? kind : 0] + std::string(dtype_name(dtype));
+  if (!rank_known) return out + (kind == BELAY_TYPE_TENSOR ? " [any shape]" : "");
+  out += " [";
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i) out += ",";
+    out += dims[i] >= 0 ? std::to_string(dims[i]) : symbols[i].empty() ? "?" : printable(symbols[i]);
+  }
+  return out + "]";
+}
+
+void check_model_file(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found)
+    throw Failure{Exit::kInput, "NOT_FOUND", "There is no file '" + path + "'.", did_you_mean_file(path)};
+  if (fs::is_directory(status)) {
+    const std::string inside = (fs::path(path) / "model.onnx").string();
+    fail_input("'" + path + "' is a folder, want a model's file.",
+               fs::exists(inside, error) ? "did you mean '" + inside + "'?" : "");
+  }
+}
+
+Model::Model(const Runtime& runtime, const std::string& path, const std::string& device) {
+  check_model_file(path);
+  auto req = sized<belay_model_req>();
+  req.path = to_str(path);
+  req.device = to_str(device);
+  check(belay_model_load(runtime.get(), &req, &raw_), Stage::kModel);
+  const auto read = [&](uint64_t count, auto* function, std::vector<IoInfo>& out) {
+    for (uint64_t i = 0; i < count; ++i) {
+      auto info = sized<belay_io_info>();
+      if (const Status status = take(function(raw_, i, &info)); !status.ok()) {
+        belay_model_destroy(raw_);  // a constructor that throws has no destructor
+        fail(Stage::kModel, status);
+      }
+      out.push_back(io_info(info));
+    }
+  };
+  read(belay_model_input_count(raw_), &belay_model_input_info, inputs_);
+  read(belay_model_output_count(raw_), &belay_model_output_info, outputs_);
+}
+
+belay_executable_stats Model::stats() const {
+  auto stats = sized<belay_executable_stats>();
+  check(belay_model_stats(raw_, &stats), Stage::kModel);
+  return stats;
+}
+
+std::string Model::describe() const {
+  StringSink text;
+  check(belay_model_describe(raw_, text.sink()), Stage::kModel);
+  return std::move(text).str();
+}
+
+Context::Context(const Model& model) { check(belay_context_create(model.get(), &raw_), Stage::kModel); }
+
+const belay_datum& Context::output(uint64_t index) const {
+  const belay_datum* datum = nullptr;
+  check(belay_context_output(raw_, index, &datum), Stage::kModel);
+  return *datum;
+}
+
+}  // namespace belay::cli

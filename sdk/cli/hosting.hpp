@@ -1,0 +1,128 @@
+// Owners over the C functions of belay/runtime.h, in the terms of this program: failures are thrown with
+// their exit code.
+#pragma once
+
+#include "failure.hpp"
+
+#include <belay/runtime.h>
+#include <belay/tensor_io.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace belay::cli {
+
+// Options that every verb has.
+struct Common {
+  std::vector<std::string> configs, sets, plugin_dirs;
+  std::string device;  // "cpu:0"; empty: the configuration's
+  bool json = false;
+  bool quiet = false;
+  int verbose = 0;
+};
+
+// What belay_runtime_req points to, made from the options: files are checked, folders made absolute.
+class RuntimeRequest {
+ public:
+  explicit RuntimeRequest(const Common& common, std::vector<std::string> extra_sets = {});
+  const belay_runtime_req* get() const { return &req_; }
+
+ private:
+  std::vector<std::string> files_, sets_, dirs_;
+  std::vector<belay_str> file_views_, set_views_, dir_views_;
+  belay_runtime_req req_{};
+};
+
+struct DeviceInfo {
+  std::string id;                                     // "cpu:0"
+  std::string driver, name, arch, features, problem;  // problem: why it cannot be opened, else empty
+  uint64_t flags = 0, threads = 0, memory_bytes = 0, queue_depth = 0;
+  struct Heap {
+    uint64_t heap_class = 0, bytes = 0, free_bytes = 0, alignment = 0;
+  };
+  std::vector<Heap> heaps;
+};
+
+struct PluginInfo {
+  std::string id, version, file, abi, kinds, state, reason, manifest;
+};
+
+class Runtime {
+ public:
+  // Throws what the configuration or a plugin is blamed for. `extra_sets` win over the file, --set wins over
+  // them.
+  explicit Runtime(const Common& common, std::vector<std::string> extra_sets = {});
+  ~Runtime() { belay_runtime_destroy(raw_); }
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  belay_runtime* get() const { return raw_; }
+  std::vector<DeviceInfo> devices(bool with_heaps) const;
+  std::string default_device() const;
+  std::vector<PluginInfo> plugins() const;
+  // Throws, with the nearest id, unless there is such a device. "" is the default.
+  void check_device(const std::string& id) const;
+  // The bytes of a tensor that lies in a device's buffer.
+  HostTensor fetch(const belay_tensor& tensor) const;
+  HostDatum fetch(const belay_datum& datum) const;
+
+ private:
+  belay_runtime* raw_ = nullptr;
+};
+
+std::vector<PluginInfo> find_plugins(const Common& common);
+
+struct IoInfo {
+  std::string name;
+  uint32_t kind = BELAY_TYPE_TENSOR, dtype = 0;
+  bool rank_known = false, optional = false;
+  std::vector<int64_t> dims;         // -1: not fixed
+  std::vector<std::string> symbols;  // as long as dims
+
+  bool fixed() const;        // all dims known
+  std::string text() const;  // "float32 [N,3,224,224]"
+};
+
+class Model {
+ public:
+  Model(const Runtime& runtime, const std::string& path, const std::string& device);
+  ~Model() { belay_model_destroy(raw_); }
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  belay_model* get() const { return raw_; }
+  const std::vector<IoInfo>& inputs() const { return inputs_; }
+  const std::vector<IoInfo>& outputs() const { return outputs_; }
+  belay_executable_stats stats() const;
+  std::string describe() const;  // JSON
+
+ private:
+  belay_model* raw_ = nullptr;
+  std::vector<IoInfo> inputs_, outputs_;
+};
+
+// A model's file, checked for the mistakes that a person makes: not there (names the nearest), a folder,
+// empty.
+void check_model_file(const std::string& path);
+
+// A run of a model; the inputs given to it must outlive its runs.
+class Context {
+ public:
+  explicit Context(const Model& model);
+  ~Context() { belay_context_destroy(raw_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  void set_input(uint64_t index, const belay_datum* datum) {
+    check(belay_context_set_input(raw_, index, datum), Stage::kModel);
+  }
+  Status try_run() { return take(belay_context_run(raw_)); }
+  void run() { check(belay_context_run(raw_), Stage::kModel); }
+  const belay_datum& output(uint64_t index) const;
+
+ private:
+  belay_context* raw_ = nullptr;
+};
+
+}  // namespace belay::cli

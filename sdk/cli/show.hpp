@@ -1,0 +1,26 @@
+// Tensors as text and as JSON.
+#pragma once
+
+#include "hosting.hpp"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+namespace belay::cli {
+
+struct Statistics {
+  uint64_t count = 0, nan = 0, infinite = 0;
+  double min = 0, max = 0, mean = 0, deviation = 0;  // of the finite elements
+};
+Statistics statistics(const HostTensor& tensor);
+
+// "float32 [1,10]", "sequence of 3"
+std::string type_text(const HostDatum& datum);
+// All elements of a small tensor; of a larger one its statistics, largest values and first elements. Indented
+// lines.
+std::string values_text(const HostDatum& datum, int indent = 2);
+nlohmann::ordered_json datum_json(const HostDatum& datum);
+nlohmann::ordered_json io_json(const IoInfo& info);
+
+}  // namespace belay::cli

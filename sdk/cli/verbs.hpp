@@ -1,0 +1,70 @@
+// The verbs: what the command line says to each, and the functions that do them. command_line.cpp fills the
+// options.
+#pragma once
+
+#include "hosting.hpp"
+#include "inputs.hpp"
+#include "output.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace belay::cli {
+
+struct RunOptions {
+  Common common;
+  std::string model;
+  InputOptions inputs;
+  std::string output_dir;
+  std::string output_format = "npy";  // "npy", "pb" or "both"
+  std::optional<double> rtol, atol;
+  uint64_t repeat = 1;
+  double timeout = 0;  // seconds, 0: none
+};
+Exit run(const RunOptions& options, Output& output);
+
+struct BenchOptions {
+  Common common;
+  std::string model;
+  InputOptions inputs;
+  std::optional<uint64_t> threads;
+  uint64_t callers = 1;
+  double seconds = 3;
+  double warmup = 0.3;  // seconds
+  uint64_t runs = 0;    // 0: by time
+};
+Exit bench(const BenchOptions& options, Output& output);
+
+struct InspectOptions {
+  Common common;
+  std::string model;
+  bool text = false;  // the frozen graph
+  bool all = false;   // every kernel, not only one line per kind
+};
+Exit inspect(const InspectOptions& options, Output& output);
+
+struct ConformanceOptions {
+  Common common;
+  std::string folder;
+  std::string filter;   // a part of the name, or a pattern with * and ?
+  uint64_t jobs = 0;    // 0: one per processor
+  double timeout = 60;  // seconds a case
+  double rtol = 1e-3, atol = 1e-7;
+};
+Exit conformance_onnx(const ConformanceOptions& options, Output& output);
+// The child process of the above: cases from stdin, results to the file descriptor.
+Exit conformance_worker(const ConformanceOptions& options, int result_fd);
+
+Exit devices(const Common& common, Output& output);
+Exit plugins_list(const Common& common, Output& output);
+Exit plugins_info(const Common& common, const std::string& id, Output& output);
+Exit plugins_explain(const Common& common, const std::string& kind, Output& output);
+Exit config_check(const Common& common, Output& output);
+Exit config_show(const Common& common, Output& output);
+Exit config_example(const Common& common, Output& output);
+Exit explain(const Common& common, const std::string& code, Output& output);  // "": all codes
+Exit doctor(const Common& common, Output& output);
+Exit version(const Common& common, Output& output);
+
+}  // namespace belay::cli
