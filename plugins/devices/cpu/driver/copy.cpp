@@ -71,12 +71,14 @@ void fill_tile(void* arg, uint64_t index) {
   std::memcpy(to + i, &job.pattern, bytes - i);
 }
 
-void share_out(Exec& exec, uint64_t bytes, ParallelLoops::Body body, void* job) {
+void share_out(Exec& exec, uint64_t bytes, void (*body)(void*, uint64_t), void* job) {
   const uint64_t tiles = (bytes + kTile - 1) / kTile;
   if (bytes < kSplitFrom) {
     for (uint64_t i = 0; i < tiles; ++i) body(job, i);
   } else {
-    exec.device->loops().run(*exec.thread, tiles, body, job, copy_cost(bytes));
+    // Workers that poll join; none is woken (cost 0): a waking thread comes late for a small copy, and for a large one
+    // a single thread of streaming stores nearly fills the memory's bandwidth.
+    parallel_for(*exec.device, *exec.thread, tiles, body, job, 0);
   }
 }
 

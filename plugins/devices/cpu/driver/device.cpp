@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include "program.h"
 #include "thread_state.h"
 #include "waiting.h"
 
@@ -29,7 +30,7 @@ Device::Device(const belay_host& host, const Options& options, uint64_t index)
       short_name_("cpu" + std::to_string(index)),
       memory_(name_, options.memory_bytes, options.huge_pages),
       tick_(std::make_shared<Tick>()),
-      loops_(*this, options.threads),
+      sharing_(*this, options.threads),
       workers_(*this, options.threads, options.blocking_threads) {
   AsymmetricFence::prepare();
   tick_->device = this;
@@ -134,7 +135,7 @@ Exec Device::make_exec(ThreadState& thread) {
                   [](const belay_exec* api, uint64_t count, void (*body)(void*, uint64_t), void* arg) noexcept {
                     // On the thread that calls: it may be in a tile of another thread's loop.
                     const Exec& self = *reinterpret_cast<const Exec*>(api);
-                    self.device->loops_.run(this_thread(), count, body, arg, self.cost_ns);
+                    cpu::parallel_for(*self.device, this_thread(), count, body, arg, self.cost_ns);
                   },
               .scratch = [](const belay_exec* api, uint64_t bytes) noexcept -> void* {
                 ThreadState& me = this_thread();
@@ -167,6 +168,7 @@ void Device::return_scratch(ThreadState& thread) {
 
 void Device::skip(const Packet& packet) {
   if (packet.flags & kWorkerOnly) foreign_ended();
+  if (packet.kind == Kind::kProgram) Program::unbind(*pointer<Instance>(packet.words[0]));
 }
 
 // ---- the progress tick --------------------------------------------------------------------------------------------------
@@ -209,9 +211,15 @@ void Device::tick() {
       if (!stream) continue;
       const uint64_t last = stream->last_value();
       sum += last;
-      if (stream->reached() >= last) continue;
+      if (stream->reached() >= last) {
+        stream->stood_at = kForever;
+        continue;
+      }
       pending = true;
-      if (!stream->owner()) stream->flush(last);  // else somebody runs it
+      // Only what has stood still for a whole tick, and that nobody runs: else its producer is about to wait for it.
+      const uint64_t stands = stream->reached();
+      if (stands == stream->stood_at && !stream->owner()) stream->flush(last);
+      stream->stood_at = stands;
     }
   };
   look();

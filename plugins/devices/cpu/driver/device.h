@@ -35,6 +35,9 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
+  // The device behind an object of the kind BELAY_OBJ_DEVICE that this driver made.
+  static Device& of(const belay_obj* object) { return *static_cast<Device*>(object->impl); }
+
   const belay_host& host() const { return host_; }
   const Options& options() const { return options_; }
   const std::string& name() const { return name_; }             // "cpu:0"
@@ -42,7 +45,7 @@ class Device {
   uint64_t index() const { return index_; }
   Memory& memory() { return memory_; }
   Workers& workers() { return workers_; }
-  ParallelLoops& loops() { return loops_; }
+  Sharing& sharing() { return sharing_; }
   uint64_t now_ns() const { return host_.now_ns(&host_); }
 
   belay_status fail(uint32_t code, const std::string& message) const {
@@ -52,6 +55,7 @@ class Device {
   belay_status fail(const Failure& failure) const { return fail(failure.code, failure.message); }
 
   bool in_child() const { return fork_guard_.in_child(); }
+  const std::atomic<uint64_t>* sure_word() const { return fork_guard_.sure_word(); }
   belay_status refuse_in_child() const { return fail(BELAY_FAILED_PRECONDITION, fork_guard_.sentence(name_)); }
 
   // ---- timelines ---------------------------------------------------------------------------------------------------
@@ -69,8 +73,6 @@ class Device {
 
   // ---- around operations -------------------------------------------------------------------------------------------
   Exec make_exec(ThreadState& thread);
-  bool help_with_tiles(ThreadState& thread) { return loops_.help(thread); }
-  bool has_tiles() const { return loops_.any(); }
   void return_scratch(ThreadState& thread);
   // An operation that does not run because an earlier one failed.
   void skip(const Packet& packet);
@@ -107,7 +109,7 @@ class Device {
   bool tick_armed_ = false;
   uint64_t tick_sum_ = 0, tick_idle_ = 0;
 
-  ParallelLoops loops_;
+  Sharing sharing_;
   Workers workers_;
 };
 

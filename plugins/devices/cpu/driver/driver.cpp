@@ -3,6 +3,7 @@
 #include "cpu_info.h"
 #include "device.h"
 #include "options.h"
+#include "program.h"
 
 #include "kernels/provider.hpp"
 
@@ -83,13 +84,13 @@ class Driver {
   std::vector<bool> open_;
 };
 
-// A device and the driver it came from.
+// A device and the driver it came from; the device first, which is how other tables find it (Device::of).
 struct OpenDevice {
-  Driver& driver;
   Device device;
+  Driver& driver;
 };
 
-Device& device_of(const belay_obj* object) { return self<OpenDevice>(object).device; }
+Device& device_of(const belay_obj* object) { return Device::of(object); }
 
 // ---- the device's slots ------------------------------------------------------------------------------------------------
 belay_status device_info(belay_obj* object, belay_device_info* inout) noexcept {
@@ -191,7 +192,9 @@ belay_status device_reset(belay_obj* object) noexcept {
   return device.drain();
 }
 
-const void* device_extension(belay_obj*, belay_str) noexcept { return nullptr; }
+const void* device_extension(belay_obj*, belay_str id) noexcept {
+  return to_view(id) == BELAY_DRIVER_PROGRAM ? &kProgramTable : nullptr;
+}
 
 void device_destroy(belay_obj* object) noexcept {
   OpenDevice* const open = &self<OpenDevice>(object);
@@ -222,7 +225,7 @@ belay_status driver_open_device(belay_obj* object, uint64_t index, belay_created
     BELAY_TRY(driver.check(index));
     BELAY_TRY(driver.claim(index));
     try {
-      out->impl = new OpenDevice{driver, {driver.host(), driver.options(), index}};
+      out->impl = new OpenDevice{{driver.host(), driver.options(), index}, driver};
     } catch (...) {
       driver.release(index);
       throw;

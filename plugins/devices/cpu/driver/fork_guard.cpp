@@ -15,6 +15,7 @@ ForkGuard::ForkGuard() : creator_(getpid()) {
   if (page == MAP_FAILED) throw std::bad_alloc();
   word_ = new (page) std::atomic<uint64_t>(1);
   wiped_ = madvise(page, kPage, MADV_WIPEONFORK) == 0;
+  if (!wiped_) word_->store(0, std::memory_order_relaxed);
 }
 
 ForkGuard::~ForkGuard() { munmap(word_, kPage); }

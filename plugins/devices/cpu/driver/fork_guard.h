@@ -23,6 +23,8 @@ class ForkGuard {
       return word_->load(std::memory_order_relaxed) == 0;
     return by_pid();
   }
+  // 0: this is a child, or asking takes more (in_child()). For hot paths, which keep the pointer.
+  const std::atomic<uint64_t>* sure_word() const { return word_; }
   pid_t creator() const { return creator_; }
   // "made by process 123 and used in its child 124 ..."
   std::string sentence(const std::string& device) const;

@@ -1,83 +1,108 @@
 #include "parallel.h"
 
 #include "device.h"
-#include "packet.h"
 #include "scratch.h"
 
 #include <algorithm>
 
 namespace belay::cpu {
-namespace {
 
-// Waking a sleeping thread takes 7 to 9 us until it runs and about as long of the waker's time.
-constexpr uint32_t kWorthWaking = 25'000;  // ns
+Sharing::Sharing(Device& device, uint64_t threads)
+    : device_(device), count_(threads), slots_(std::make_unique<Slot[]>(threads)) {}
 
-}  // namespace
-
-ParallelLoops::ParallelLoops(Device& device, uint64_t threads)
-    : device_(device), threads_(threads), slots_(std::make_unique<Slot[]>(threads)) {}
-
-void ParallelLoops::take_tiles(ThreadState& me, Loop& loop) {
-  const bool before = me.in_tile;
-  me.in_tile = true;
-  for (uint64_t i; (i = loop.next.fetch_add(1, std::memory_order_relaxed)) < loop.count;) {
-    const ScratchMark mark(me);  // what a tile takes is free again after it
-    loop.body(loop.arg, i);
-  }
-  me.in_tile = before;
-}
-
-void ParallelLoops::run(ThreadState& me, uint64_t count, Body body, void* arg, uint32_t cost_ns) {
-  Loop loop{body, arg, count};
-  Slot* slot = nullptr;
-  if (count > 1 && threads_ > 1 && !me.in_tile) {
-    for (uint64_t i = 0; i < threads_ && !slot; ++i) {
-      Loop* none = nullptr;
-      if (slots_[i].loop.load(std::memory_order_relaxed) == nullptr &&
-          slots_[i].loop.compare_exchange_strong(none, &loop, std::memory_order_seq_cst))
-        slot = &slots_[i];
+Sharing::Slot* Sharing::share(Source& source) {
+  for (uint64_t i = 0; i < count_; ++i) {
+    Source* none = nullptr;
+    if (slots_[i].source.load(std::memory_order_relaxed) == nullptr &&
+        slots_[i].source.compare_exchange_strong(none, &source, std::memory_order_seq_cst)) {
+      shared_.fetch_add(1, std::memory_order_relaxed);
+      return &slots_[i];
     }
   }
-  if (!slot) return take_tiles(me, loop);
+  return nullptr;
+}
 
-  open_.fetch_add(1, std::memory_order_seq_cst);
-  device_.workers().offer_tiles(std::min(threads_, count) - 1, cost_ns >= kWorthWaking);
-  take_tiles(me, loop);
-  open_.fetch_sub(1, std::memory_order_seq_cst);
-  // A worker counts itself in `users` before it reads `loop`: it reads null, or we see it here.
-  slot->loop.store(nullptr, std::memory_order_seq_cst);
+void Sharing::unshare(Slot* slot) {
+  shared_.fetch_sub(1, std::memory_order_relaxed);
+  // A worker counts itself in `users` before it reads `source`: it reads null, or we see it here.
+  slot->source.store(nullptr, std::memory_order_seq_cst);
   if (slot->users.load(std::memory_order_seq_cst) == 0) return;
-  // The others are in their last tiles.
   for (const uint64_t until = clock_ns() + device_.options().spin_ns; clock_ns() < until;) {
     for (int i = 0; i < 16; ++i) {
       if (slot->users.load(std::memory_order_acquire) == 0) return;
       relax();
     }
   }
-  uint32_t inside = slot->users.fetch_add(kPosterSleeps, std::memory_order_acq_rel) + kPosterSleeps;
-  while ((inside & ~kPosterSleeps) != 0) {
+  uint32_t inside = slot->users.fetch_add(kOwnerSleeps, std::memory_order_acq_rel) + kOwnerSleeps;
+  while ((inside & ~kOwnerSleeps) != 0) {
     futex_wait(slot->users, inside, kForever);
     inside = slot->users.load(std::memory_order_acquire);
   }
-  slot->users.fetch_sub(kPosterSleeps, std::memory_order_acq_rel);
+  slot->users.fetch_sub(kOwnerSleeps, std::memory_order_acq_rel);
 }
 
-bool ParallelLoops::help(ThreadState& me) {
-  if (!any()) return false;
+bool Sharing::help(Exec& exec) {
+  if (shared_.load(std::memory_order_relaxed) == 0) return false;  // the epoch of the workers orders this
   bool helped = false;
-  for (uint64_t i = 0; i < threads_; ++i) {
+  for (uint64_t i = 0; i < count_; ++i) {
     Slot& slot = slots_[i];
-    if (!slot.loop.load(std::memory_order_relaxed)) continue;
+    if (!slot.source.load(std::memory_order_relaxed)) continue;
     slot.users.fetch_add(1, std::memory_order_seq_cst);
-    if (Loop* const loop = slot.loop.load(std::memory_order_seq_cst);
-        loop && loop->next.load(std::memory_order_relaxed) < loop->count) {
-      take_tiles(me, *loop);
-      helped = true;
-    }
-    // The last one out tells a poster that sleeps; with another poster in this slot by then the wake does no harm.
-    if (slot.users.fetch_sub(1, std::memory_order_acq_rel) == (kPosterSleeps | 1)) futex_wake(&slot.users, 1);
+    if (Source* const source = slot.source.load(std::memory_order_seq_cst)) helped = source->take(*source, exec) || helped;
+    // The last one out tells an owner that sleeps. Another owner may have the slot by then: it looks again.
+    if (slot.users.fetch_sub(1, std::memory_order_acq_rel) == (kOwnerSleeps | 1)) futex_wake(&slot.users, 1);
   }
   return helped;
+}
+
+namespace {
+
+struct Loop : Source {
+  void (*body)(void*, uint64_t);
+  void* arg;
+  uint64_t count;
+  alignas(64) std::atomic<uint64_t> next{0};
+
+  bool take_tiles(ThreadState& me) {
+    const bool before = me.in_tile;
+    me.in_tile = true;
+    bool any = false;
+    for (uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count; any = true) {
+      const ScratchMark mark(me);  // what a tile takes is free again after it
+      body(arg, i);
+    }
+    me.in_tile = before;
+    return any;
+  }
+};
+
+}  // namespace
+
+void parallel_for(Device& device, ThreadState& me, uint64_t count, void (*body)(void* arg, uint64_t index), void* arg,
+                  uint32_t cost_ns) {
+  const uint64_t threads = device.options().threads;
+  Sharing::Slot* slot = nullptr;
+  if (count > 1 && threads > 1 && !me.in_tile) {
+    Loop loop;
+    loop.take = [](Source& source, Exec& exec) { return static_cast<Loop&>(source).take_tiles(*exec.thread); };
+    loop.body = body;
+    loop.arg = arg;
+    loop.count = count;
+    slot = device.sharing().share(loop);
+    if (slot) {
+      device.workers().offer(std::min(threads, count) - 1, cost_ns >= kWorthWaking);
+      loop.take_tiles(me);
+      device.sharing().unshare(slot);
+      return;
+    }
+  }
+  const bool before = me.in_tile;
+  me.in_tile = true;
+  for (uint64_t i = 0; i < count; ++i) {
+    const ScratchMark mark(me);
+    body(arg, i);
+  }
+  me.in_tile = before;
 }
 
 }  // namespace belay::cpu

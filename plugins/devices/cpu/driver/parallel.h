@@ -1,7 +1,8 @@
-// Loops whose iterations (tiles) are shared out between the thread that runs an operation and the device's idle
-// workers: each takes the next index by fetch-and-add, so the calling thread can always finish alone.
+// Work that idle workers may take a part of while some thread runs an operation: loops over tiles, and programs whose
+// nodes may run at once. The thread that shares it can always finish alone.
 #pragma once
 
+#include "packet.h"
 #include "sync.h"
 #include "thread_state.h"
 
@@ -13,41 +14,47 @@ namespace belay::cpu {
 
 class Device;
 
-class ParallelLoops {
+// Waking a sleeping thread takes 7 to 9 us until it runs, and about as long of the waker's time: it is done only for
+// work estimated at this much or more.
+inline constexpr uint32_t kWorthWaking = 25'000;  // ns
+
+// What can be shared: `take` does a part of it on a worker; false when there was nothing left to take.
+struct Source {
+  bool (*take)(Source&, Exec&);
+};
+
+class Sharing {
  public:
-  using Body = void (*)(void* arg, uint64_t index);
+  // As many sources can be shared at once as threads may run; more run on their own threads alone.
+  Sharing(Device& device, uint64_t threads);
 
-  // `threads`: that may take part in one loop, the calling one included; also how many loops are shared out at once.
-  ParallelLoops(Device& device, uint64_t threads);
+  struct Slot;
+  // From now on workers take parts of it; null: no slot was free, and nobody does. Tell them with Workers::offer.
+  Slot* share(Source& source);
+  // No worker takes a part any more, and those that did have ended it. Polls, then sleeps.
+  void unshare(Slot* slot);
+  // A worker takes a part of what is shared. True: it did something.
+  bool help(Exec& exec);
 
-  // Runs body(arg, i) for each i in [0, count); returns when all are done. A loop inside a tile runs serially.
-  // Sleeping workers are woken for it only where `cost_ns`, the estimate for all of it, makes up for that.
-  void run(ThreadState& me, uint64_t count, Body body, void* arg, uint32_t cost_ns);
-
-  // A worker takes part in a loop, if there is one. True: it did.
-  bool help(ThreadState& me);
-  bool any() const { return open_.load(std::memory_order_seq_cst) > 0; }
-
- private:
-  struct Loop {
-    Body body;
-    void* arg;
-    uint64_t count;
-    alignas(64) std::atomic<uint64_t> next{0};
-  };
-  // `users` counts the workers inside; kPosterSleeps is added while the poster waits for them in the kernel.
+  // `users` counts the workers inside; kOwnerSleeps is added while the owner waits for them in the kernel.
   struct alignas(64) Slot {
-    std::atomic<Loop*> loop{nullptr};
+    std::atomic<Source*> source{nullptr};
     std::atomic<uint32_t> users{0};
   };
-  static constexpr uint32_t kPosterSleeps = 1u << 31;
 
-  void take_tiles(ThreadState& me, Loop& loop);
+ private:
+  static constexpr uint32_t kOwnerSleeps = 1u << 31;
 
   Device& device_;
-  const uint64_t threads_;
-  const std::unique_ptr<Slot[]> slots_;  // [threads_]
-  alignas(64) std::atomic<uint32_t> open_{0};
+  const uint64_t count_;
+  const std::unique_ptr<Slot[]> slots_;
+  alignas(64) std::atomic<uint32_t> shared_{0};  // slots in use
 };
+
+// Runs body(arg, i) for each i in [0, count) on the calling thread and on idle workers, each taking the next index by
+// fetch-and-add; returns when all are done. A loop inside the body of another runs serially. Sleeping workers are woken
+// only if `cost_ns`, the estimate for all of it, is worth it or unknown.
+void parallel_for(Device& device, ThreadState& me, uint64_t count, void (*body)(void* arg, uint64_t index), void* arg,
+                  uint32_t cost_ns);
 
 }  // namespace belay::cpu

@@ -71,7 +71,8 @@ class ScratchMark {
  public:
   explicit ScratchMark(ThreadState& thread)
       : thread_(thread), position_(thread.scratch ? thread.scratch->position() : Scratch::Position{}) {}
-  ~ScratchMark() {
+  ~ScratchMark() { restore(); }
+  void restore() const {
     if (thread_.scratch) thread_.scratch->restore(position_);
   }
   ScratchMark(const ScratchMark&) = delete;

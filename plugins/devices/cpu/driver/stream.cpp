@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include "capture.h"
 #include "device.h"
 
 #include <algorithm>
@@ -26,11 +27,12 @@ Stream::Stream(Device& device, const belay_stream_req& req, uint64_t depth)
       device_(device),
       priority_(req.priority),
       continue_on_failure_(req.hdr.flags & BELAY_STREAM_CONTINUE_ON_FAILURE),
+      wake_backlog_ns_(device.options().wake_backlog_ns),
+      sure_(device.sure_word()),
       depth_(depth),
       // Twice the depth: operations with many arguments take more than one slot.
       capacity_(std::bit_ceil(std::max<uint64_t>(depth * 2, 64))),
       mask_(capacity_ - 1),
-      wake_backlog_ns_(device.options().wake_backlog_ns),
       most_slots_(std::min<uint64_t>(capacity_ / 4, Spill::kMostSlots)),
       ring_(static_cast<Packet*>(std::aligned_alloc(alignof(Packet), capacity_ * sizeof(Packet)))) {
   if (!ring_) throw std::bad_alloc();
@@ -57,10 +59,41 @@ void Stream::retire() {
     if (r.timeline) r.timeline->unref();
     r = {};
   }
+  set_recorder(nullptr);
 }
 
 // ---- the producer ----------------------------------------------------------------------------------------------------
-Packet* Stream::begin_slowly(uint64_t slots, uint64_t need) {
+void Stream::set_recorder(std::unique_ptr<Recorder> recorder) {
+  recorder_ = std::move(recorder);
+  special_ = spilling_ || recorder_;
+}
+
+std::unique_ptr<Recorder> Stream::take_recorder() {
+  std::unique_ptr<Recorder> recorder = std::move(recorder_);
+  special_ = spilling_;
+  return recorder;
+}
+
+Packet* Stream::begin(uint64_t slots) {
+  const uint64_t room = capacity_ - (tail_position_ & mask_);  // up to the end of the ring
+  const uint64_t need = slots <= room ? slots : slots + room;
+  if (spilling_ || tail_position_ + need - head_seen_ > capacity_ || last_ - reached_seen_ >= depth_)
+    return make_room(slots, need);
+  return at_tail(slots, room);
+}
+
+Packet* Stream::at_tail(uint64_t slots, uint64_t room) {
+  if (slots > room) {
+    Packet& filler = ring_[tail_position_ & mask_];
+    filler.kind = Kind::kFiller;
+    filler.flags = kSpecial;
+    filler.slots = uint16_t(room);
+    tail_position_ += room;  // published with the operation that follows
+  }
+  return &ring_[tail_position_ & mask_];
+}
+
+Packet* Stream::make_room(uint64_t slots, uint64_t need) {
   reached_seen_ = reached();
   const uint64_t pending = last_ - reached_seen_;
   if (spilling_) {
@@ -68,7 +101,7 @@ Packet* Stream::begin_slowly(uint64_t slots, uint64_t need) {
       if (pending >= device_.options().backlog_hard) return nullptr;
       return spill_.reserve(slots);
     }
-    spilling_ = false;  // all of it ran: the ring, older and empty by then, is next
+    spilling_ = special_ = false;  // all of it ran: the ring, older and empty by then, is next
   }
   head_seen_ = head_.load(std::memory_order_acquire);
   if (tail_position_ + need - head_seen_ <= capacity_ && pending < depth_)
@@ -76,7 +109,7 @@ Packet* Stream::begin_slowly(uint64_t slots, uint64_t need) {
   // To make room, foreign code may have to run first, which may wait for what the caller holds: go on elsewhere.
   if (device_.foreign_pending() == 0 || pending >= device_.options().backlog_hard) return nullptr;
   Packet* const packet = spill_.reserve(slots);
-  spilling_ = true;
+  spilling_ = special_ = true;
   return packet;
 }
 

@@ -17,6 +17,7 @@
 namespace belay::cpu {
 
 class Device;
+class Recorder;
 
 enum class Stop {
   kReached,    // the timeline stands at the limit
@@ -42,18 +43,19 @@ class Stream final : public Timeline {
   int64_t priority() const { return priority_; }
 
   // ---- the producer: one thread at a time --------------------------------------------------------------------------
-  // Room for an operation; fill it and commit it. Null: the queue is full.
-  Packet* begin(uint64_t slots) {
-    const uint64_t room = capacity_ - (tail_position_ & mask_);  // up to the end of the ring
-    const uint64_t need = slots <= room ? slots : slots + room;
-    if (spilling_ || tail_position_ + need - head_seen_ > capacity_ || last_ - reached_seen_ >= depth_) [[unlikely]]
-      return begin_slowly(slots, need);
-    return at_tail(slots, room);
+  // Room for an operation of one slot where nothing out of the ordinary is to be done; null: take the long way.
+  Packet* begin_fast() {
+    if ((sure_->load(std::memory_order_relaxed) == 0) | special_ | (tail_position_ - head_seen_ >= capacity_) |
+        (last_ - reached_seen_ >= depth_)) [[unlikely]]
+      return nullptr;
+    return &ring_[tail_position_ & mask_];
   }
+  // Room for an operation; fill it and commit it. Null: the queue is full.
+  Packet* begin(uint64_t slots);
   // Publishes it. Gives its value.
   void commit(uint64_t slots, uint32_t cost_ns, uint64_t* out_value) {
     ++last_;
-    if (spilling_) [[unlikely]] {
+    if (special_) [[unlikely]] {
       spill_.publish(slots);
     } else {
       tail_position_ += slots;
@@ -73,6 +75,11 @@ class Stream final : public Timeline {
   // The timeline with this id, or null; remembered, so that the next call is cheap. Kept alive by the stream until the
   // waits queued so far have run.
   Timeline* find_timeline(uint64_t id);
+
+  // While there is a recorder, what is queued is recorded instead.
+  Recorder* recorder() const { return recorder_.get(); }
+  void set_recorder(std::unique_ptr<Recorder> recorder);
+  std::unique_ptr<Recorder> take_recorder();
 
   // ---- any thread --------------------------------------------------------------------------------------------------
   uint64_t last_value() const { return last_value_.load(std::memory_order_acquire); }
@@ -119,6 +126,9 @@ class Stream final : public Timeline {
   std::atomic<bool> in_ready_list{false};
   uint64_t ready_since = 0;
 
+  // Where it stood with work left at the last progress tick; the device's, guarded by its lock.
+  uint64_t stood_at = kForever;
+
   // Index of the node that runs, for whoever looks at a stopped process: one relaxed store for each node.
   std::atomic<uint32_t>* flight_word() { return &flight_word_; }
 
@@ -148,17 +158,8 @@ class Stream final : public Timeline {
   Stream(Device& device, const belay_stream_req& req, uint64_t depth);
   ~Stream() override;
 
-  Packet* at_tail(uint64_t slots, uint64_t room) {
-    if (slots > room) [[unlikely]] {
-      Packet& filler = ring_[tail_position_ & mask_];
-      filler.kind = Kind::kFiller;
-      filler.flags = kSpecial;
-      filler.slots = uint16_t(room);
-      tail_position_ += room;  // published with the operation that follows
-    }
-    return &ring_[tail_position_ & mask_];
-  }
-  Packet* begin_slowly(uint64_t slots, uint64_t need);
+  Packet* at_tail(uint64_t slots, uint64_t room);
+  Packet* make_room(uint64_t slots, uint64_t need);
   void after_commit();
   void after_release();
   const Packet* next_packet();
@@ -169,16 +170,20 @@ class Stream final : public Timeline {
   Device& device_;
   const int64_t priority_;
   const bool continue_on_failure_;
-  const uint64_t depth_, capacity_, mask_, wake_backlog_ns_, most_slots_;
-  Packet* ring_ = nullptr;
+  const uint64_t wake_backlog_ns_;
   std::atomic<uint32_t> flight_word_{0};
 
-  // The producer's.
+  // What does not change, and what the producer alone writes: two lines for the hot path.
+  alignas(64) const std::atomic<uint64_t>* const sure_;
+  const uint64_t depth_, capacity_, mask_, most_slots_;
+  Packet* const ring_;
   alignas(64) uint64_t tail_position_ = 0;
   uint64_t last_ = 0;
   uint64_t head_seen_ = 0, reached_seen_ = 0;
   uint64_t backlog_ns_ = 0;
+  bool special_ = false;  // spilling or recording
   bool spilling_ = false;
+  std::unique_ptr<Recorder> recorder_;
   Remembered remembered_[8];
   std::vector<Retired> retired_;
 

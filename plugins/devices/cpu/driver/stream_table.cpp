@@ -1,6 +1,8 @@
 // The slots of a stream: each checks its request and queues one operation.
+#include "capture.h"
 #include "copy.h"
 #include "device.h"
+#include "queueing.h"
 #include "stream.h"
 #include "waiting.h"
 
@@ -26,16 +28,6 @@ belay_status run_shaped_launch(Exec& exec, const Packet& packet) {
   exec.output_user = pointer<void>(packet.words[2]);
   const belay_status status = kernel.fn(&exec.api, kernel.state, packet.words + 3);
   exec.output = nullptr;
-  return status;
-}
-
-// Around foreign code on a worker.
-template <class Call>
-belay_status run_foreign(Exec& exec, Call&& call) {
-  exec.device->workers().enter_foreign();
-  const belay_status status = call();
-  exec.device->workers().leave_foreign();
-  exec.device->foreign_ended();
   return status;
 }
 
@@ -65,11 +57,11 @@ belay_status run_fill(Exec& exec, const Packet& packet) {
 
 belay_status run_wait(Exec&, const Packet&) { return BELAY_OK; }  // the stream has seen to it
 
-// ---- queueing ----------------------------------------------------------------------------------------------------------
-std::string where(const Stream& stream) {
-  return "stream " + std::to_string(stream.id()) + " of " + stream.device().name();
+uint32_t launch_cost(const belay_kernel& kernel) {
+  return kernel.cost_ns == 0 || kernel.cost_ns >= kUnknownCost ? kUnknownCost : uint32_t(kernel.cost_ns);
 }
 
+// ---- queueing ----------------------------------------------------------------------------------------------------------
 belay_status past_the_end(const Stream& stream, const char* what, uint64_t offset, uint64_t bytes, uint64_t size) {
   return stream.device().fail(BELAY_OUT_OF_RANGE, std::string(what) + " on " + where(stream) + ": bytes " +
                                                       std::to_string(offset) + " to " + std::to_string(offset + bytes) +
@@ -80,25 +72,6 @@ belay_status past_the_end(const Stream& stream, const char* what, uint64_t offse
 char* inside(const belay_obj* buffer, uint64_t offset, uint64_t bytes) {
   const Buffer& b = self<Buffer>(buffer);
   return offset <= b.bytes && bytes <= b.bytes - offset ? b.data + offset : nullptr;
-}
-
-// Queues an operation of one slot. Inlined: this is the hot path.
-inline belay_status queue(Stream& stream, Kind kind, RunFn run, uint8_t flags, uint32_t cost, uint64_t a, uint64_t b,
-                          uint64_t c, uint64_t d, uint64_t* out_value) {
-  Packet* const packet = stream.begin(1);
-  if (!packet) [[unlikely]]
-    return BELAY_QUEUE_FULL;
-  packet->run = run;
-  packet->cost_ns = cost;
-  packet->slots = 1;
-  packet->kind = kind;
-  packet->flags = flags;
-  packet->words[0] = a;
-  packet->words[1] = b;
-  packet->words[2] = c;
-  packet->words[3] = d;
-  stream.commit(1, cost, out_value);
-  return BELAY_OK;
 }
 
 belay_status copy(belay_obj* object, const belay_copy_req* req, uint64_t* out_value) noexcept {
@@ -120,6 +93,8 @@ belay_status copy(belay_obj* object, const belay_copy_req* req, uint64_t* out_va
   if (a < b + req->bytes && b < a + req->bytes) [[unlikely]]
     return stream.device().fail(BELAY_INVALID_ARGUMENT, "Copy on " + where(stream) + ": source and destination, " +
                                                             std::to_string(req->bytes) + " bytes each, overlap.");
+  if (stream.recorder()) [[unlikely]]
+    return record(stream, [&](Recorder& r) { r.add_copy(to, from, req->bytes); }, out_value);
   return queue(stream, Kind::kCopy, run_copy, 0, copy_cost(req->bytes), word(to), word(from), req->bytes, 0, out_value);
 }
 
@@ -136,52 +111,73 @@ belay_status fill(belay_obj* object, const belay_fill_req* req, uint64_t* out_va
   char* const to = inside(req->dst, req->dst_offset, req->bytes);
   if (!to) [[unlikely]]
     return past_the_end(stream, "Fill", req->dst_offset, req->bytes, self<Buffer>(req->dst).bytes);
+  if (stream.recorder()) [[unlikely]]
+    return record(stream, [&](Recorder& r) { r.add_fill(to, req->bytes, req->pattern, width); }, out_value);
   return queue(stream, Kind::kFill, run_fill, 0, copy_cost(req->bytes), word(to), req->bytes, req->pattern, width,
                out_value);
 }
 
-belay_status launch(belay_obj* object, const belay_launch_req* req, uint64_t* out_value) noexcept {
-  Stream& stream = self<Stream>(object);
+// What is not for a plain kernel with few arguments on a stream with room.
+[[gnu::noinline]] belay_status launch_slowly(Stream& stream, const belay_launch_req& req, uint64_t* out_value) {
   Device& device = stream.device();
-  if (device.in_child()) [[unlikely]]
-    return device.refuse_in_child();
-  const belay_kernel& kernel = *req->kernel;
+  if (device.in_child()) return device.refuse_in_child();
+  const belay_kernel& kernel = *req.kernel;
   const bool shaped = kernel.hdr.flags & BELAY_KERNEL_WRITES_SHAPE;
   const bool foreign = kernel.hdr.flags & (BELAY_KERNEL_BLOCKING | BELAY_KERNEL_USER);
-  const uint64_t head = shaped ? 3 : 1, words = head + req->arg_count;
+  const uint64_t head = shaped ? 3 : 1, words = head + req.arg_count;
   const uint64_t slots = words <= kWordsInFirst ? 1 : 1 + (words - kWordsInFirst + kWordsInNext - 1) / kWordsInNext;
-  if (slots > stream.most_slots()) [[unlikely]]
+  if (slots > stream.most_slots())
     return device.fail(BELAY_INVALID_ARGUMENT,
                        "Kernel '" + to_string(kernel.name) + "' on " + where(stream) + " has " +
-                           std::to_string(req->arg_count) + " arguments; this stream takes " +
+                           std::to_string(req.arg_count) + " arguments; this stream takes " +
                            std::to_string(kWordsInNext * stream.most_slots() - kWordsInNext) +
                            " (a larger queue_depth takes more).");
-  if (shaped && !BELAY_HAS(req, belay_launch_req, output)) [[unlikely]]
+  if (shaped && !BELAY_HAS(&req, belay_launch_req, output))
     return device.fail(BELAY_INVALID_ARGUMENT,
                        "Kernel '" + to_string(kernel.name) + "' on " + where(stream) +
                            " chooses the shapes of its outputs (WRITES_SHAPE), so the launch needs `output`.");
-  if (foreign) [[unlikely]] {
+  if (foreign) {
     if (Status status = device.workers().ensure_one(); !status.ok()) return to_c(device.host(), status);
   }
-  Packet* const packet = stream.begin(slots);
-  if (!packet) [[unlikely]]
-    return BELAY_QUEUE_FULL;
-  const uint64_t cost = kernel.cost_ns;
+  if (stream.recorder())
+    return record(
+        stream, [&](Recorder& r) { shaped ? r.add_shaped(req) : r.add(kernel, req.args, req.arg_count); }, out_value);
+  Packet* const packet = begin_or_null(stream, slots);
+  if (!packet) return BELAY_QUEUE_FULL;
   packet->run = foreign ? (shaped ? run_foreign_shaped_launch : run_foreign_launch)
                         : (shaped ? run_shaped_launch : run_launch);
-  packet->cost_ns = cost == 0 || cost >= kUnknownCost ? kUnknownCost : uint32_t(cost);
+  packet->cost_ns = launch_cost(kernel);
   packet->slots = uint16_t(slots);
   packet->kind = Kind::kLaunch;
   packet->flags = foreign ? kWorkerOnly : 0;
   packet->words[0] = word(&kernel);
   if (shaped) {
-    packet->words[1] = reinterpret_cast<uint64_t>(req->output);
-    packet->words[2] = word(req->output_user);
+    packet->words[1] = reinterpret_cast<uint64_t>(req.output);
+    packet->words[2] = word(req.output_user);
   }
   uint64_t* const args = packet->words + head;
-  for (uint64_t i = 0; i < req->arg_count; ++i) args[i] = req->args[i];
+  for (uint64_t i = 0; i < req.arg_count; ++i) args[i] = req.args[i];
   if (foreign) device.foreign_queued();
   stream.commit(slots, packet->cost_ns, out_value);
+  return BELAY_OK;
+}
+
+belay_status launch(belay_obj* object, const belay_launch_req* req, uint64_t* out_value) noexcept {
+  constexpr uint32_t kUnusual = BELAY_KERNEL_WRITES_SHAPE | BELAY_KERNEL_BLOCKING | BELAY_KERNEL_USER;
+  Stream& stream = self<Stream>(object);
+  const belay_kernel& kernel = *req->kernel;
+  const uint64_t count = req->arg_count;
+  Packet* const packet = stream.begin_fast();
+  if (!packet || count > kWordsInFirst - 1 || kernel.hdr.flags & kUnusual) [[unlikely]]
+    return launch_slowly(stream, *req, out_value);
+  packet->run = run_launch;
+  packet->cost_ns = launch_cost(kernel);
+  packet->slots = 1;
+  packet->kind = Kind::kLaunch;
+  packet->flags = 0;
+  packet->words[0] = word(&kernel);
+  for (uint64_t i = 0; i < count; ++i) packet->words[1 + i] = req->args[i];
+  stream.commit(1, packet->cost_ns, out_value);
   return BELAY_OK;
 }
 
@@ -208,6 +204,17 @@ belay_status wait(belay_obj* object, belay_event event, uint64_t* out_value) noe
       return device.fail(BELAY_NOT_FOUND, "The " + where(stream) + " cannot wait for timeline " +
                                               std::to_string(event.timeline) + ": the device has none with this id.");
   }
+  if (stream.recorder()) [[unlikely]] {
+    // What comes before in this stream is in the recording, or has been queued before any replay of it.
+    if (timeline == &stream || timeline->reached() >= event.value) {
+      *out_value = stream.queued();
+      return BELAY_OK;
+    }
+    return device.fail(BELAY_FAILED_PRECONDITION,
+                       "The " + where(stream) + " is recording and cannot record a wait for operation " +
+                           std::to_string(event.value) + " of timeline " + std::to_string(event.timeline) +
+                           ": wait for it before the recording, or let the stream that replays wait.");
+  }
   return queue(stream, Kind::kWait, run_wait, kSpecial, 0, word(timeline), event.value, 0, 0, out_value);
 }
 
@@ -217,6 +224,8 @@ belay_status host_call(belay_obj* object, void (*fn)(void*), void* user, uint64_
   if (device.in_child()) [[unlikely]]
     return device.refuse_in_child();
   if (Status status = device.workers().ensure_one(); !status.ok()) return to_c(device.host(), status);
+  if (stream.recorder()) [[unlikely]]
+    return record(stream, [&](Recorder& r) { r.add_host_call(fn, user); }, out_value);
   device.foreign_queued();
   const belay_status status = queue(stream, Kind::kHostCall, run_host_call, kWorkerOnly, kUnknownCost,
                                     reinterpret_cast<uint64_t>(fn), word(user), 0, 0, out_value);

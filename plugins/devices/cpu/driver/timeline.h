@@ -131,10 +131,10 @@ class Timeline {
   std::atomic<uint32_t> references_{1};
   const uint64_t id_;
   Stream* const stream_;
-  std::atomic<uint32_t> attention_{0};
   std::atomic<bool> closed_{false};
 
-  alignas(64) mutable std::mutex mutex_;
+  alignas(64) std::atomic<uint32_t> attention_{0};
+  mutable std::mutex mutex_;
   TimelineWaiter* first_ = nullptr;
   std::vector<Interval> failures_;
 };

@@ -53,8 +53,6 @@ void Workers::complete(DueCompletion* due) {
   announce(1, true);
 }
 
-void Workers::offer_tiles(uint64_t helpers, bool wake) { announce(helpers, wake); }
-
 void Workers::announce(uint64_t count, bool wake) {
   epoch_.fetch_add(1, std::memory_order_seq_cst);
   const uint64_t polling = spinners_.load(std::memory_order_seq_cst);
@@ -156,7 +154,7 @@ bool Workers::run_something(Exec& exec) {
     stream->unref();
     return true;
   }
-  return device_.help_with_tiles(*exec.thread);
+  return device_.sharing().help(exec);
 }
 
 void Workers::run_stream(Exec& exec, Stream& stream) {
@@ -192,26 +190,23 @@ void Workers::run_stream(Exec& exec, Stream& stream) {
   }
 }
 
-void Workers::idle() {
-  const uint32_t seen = epoch_.load(std::memory_order_seq_cst);
+void Workers::idle(uint32_t seen) {
   spinners_.fetch_add(1, std::memory_order_seq_cst);
-  const auto found = [&] {
-    std::lock_guard lock(mutex_);
-    return stopping_ || due_first_ || !ready_.empty();
-  };
-  bool moved = found() || device_.has_tiles();
-  if (!moved) {
-    const uint64_t until = clock_ns() + device_.options().spin_ns;
-    do {
-      for (int i = 0; i < 16 && !moved; ++i) {
-        relax();
-        moved = epoch_.load(std::memory_order_relaxed) != seen;
-      }
-    } while (!moved && clock_ns() < until);
+  bool moved = false;
+  const uint64_t until = clock_ns() + device_.options().spin_ns;
+  do {
+    for (int i = 0; i < 16 && !moved; ++i) {
+      moved = epoch_.load(std::memory_order_seq_cst) != seen;
+      if (!moved) relax();
+    }
+  } while (!moved && clock_ns() < until);
+  if (moved) {
+    spinners_.fetch_sub(1, std::memory_order_seq_cst);
+    return;
   }
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   spinners_.fetch_sub(1, std::memory_order_seq_cst);
-  if (!moved && !found() && !device_.has_tiles()) futex_wait(epoch_, seen, kForever);
+  futex_wait(epoch_, seen, kForever);
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -223,12 +218,13 @@ void Workers::main(uint64_t index) {
   OperationScope scope(me);  // for good: nothing else runs on this thread
   Exec exec = device_.make_exec(me);
   for (;;) {
+    const uint32_t seen = epoch_.load(std::memory_order_seq_cst);
     if (run_something(exec)) continue;
     {
       std::lock_guard lock(mutex_);
       if (stopping_ && ready_.empty() && !due_first_) break;
     }
-    idle();
+    idle(seen);
   }
   device_.return_scratch(me);
 }

@@ -16,7 +16,6 @@
 namespace belay::cpu {
 
 class Device;
-class ParallelLoops;
 class Stream;
 
 // A completion that is due; made by on_reached, freed by the worker that called it.
@@ -38,8 +37,9 @@ class Workers {
   void ready(Stream& stream);
   // Calls the completion on a worker, then frees it.
   void complete(DueCompletion* due);
-  // Tiles are there for up to `helpers` threads. Sleeping ones are woken only where `wake`.
-  void offer_tiles(uint64_t helpers, bool wake);
+  // Something is shared (parallel.h) of which up to `helpers` threads may take a part. Sleeping ones are woken only
+  // where `wake`; polling ones see it anyhow.
+  void offer(uint64_t helpers, bool wake) { announce(helpers, wake); }
 
   // Makes sure that there is a worker at all. RESOURCE_EXHAUSTED: the system gives no thread.
   Status ensure_one();
@@ -61,7 +61,7 @@ class Workers {
   Stream* take_ready();          // with the lock held
   void announce(uint64_t count, bool wake);
   bool spawn();                  // with the lock held
-  void idle();
+  void idle(uint32_t seen);
 
   Device& device_;
   const uint64_t threads_, most_;
@@ -73,8 +73,9 @@ class Workers {
   DueCompletion* due_last_ = nullptr;
   bool stopping_ = false;
 
-  // Workers watch `epoch_`: it moves when there is something new. Increment, then look at sleepers_; a worker counts
-  // itself, then looks for work, then sleeps on the epoch it knew before: all of it sequentially consistent.
+  // Workers watch `epoch_`, which moves after something new was published. A worker reads it, looks for work, and then
+  // polls and sleeps only as long as it has not moved. Who announces moves it and then looks for sleepers; a worker
+  // counts itself as one before the kernel compares the epoch: sequentially consistent, so no wake-up is lost.
   alignas(64) std::atomic<uint32_t> epoch_{0};
   std::atomic<uint32_t> sleepers_{0}, spinners_{0}, foreign_{0};
   std::atomic<uint64_t> count_{0};                  // of workers_
