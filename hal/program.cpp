@@ -203,11 +203,8 @@ belay_status Recording::play(Stream& stream, const belay_binding* bindings, uint
           if constexpr (std::is_same_v<T, Node>) {
             return play(stream, what, bindings, begun, &event);
           } else if constexpr (std::is_same_v<T, Launch>) {
-            belay_launch_req req{};
-            req.hdr.struct_size = sizeof req;
-            req.kernel = what.kernel;
+            belay_launch_req req = what.req;
             req.args = what.args.data();
-            req.arg_count = what.args.size();
             return stream.queue(
                 "launch", &event, [&](uint64_t* v) { return stream.vt().launch(&stream, &req, v); }, begun);
           } else if constexpr (std::is_same_v<T, Call>) {

@@ -29,7 +29,7 @@ class Recording {
     std::string name;
   };
   struct Launch {
-    const belay_kernel* kernel;
+    belay_launch_req req;  // without argument words and accesses
     std::vector<uint64_t> args;
   };
   struct Call {

@@ -166,8 +166,11 @@ belay_status Stream::launch_otherwise(const belay_launch_req& req, belay_event* 
                  "args is NULL and arg_count is " + std::to_string(req.arg_count) + ".");
   if (flags() & kNoLaunch)
     return wrong(Code::kUnimplemented, "the driver '" + device_->driver() + "' launches no kernels.");
-  if (flags() & kRecording)
-    return record_step(Recording::Launch{req.kernel, {req.args, req.args + req.arg_count}}, out);
+  if (flags() & kRecording) {
+    Recording::Launch step{req, {req.args, req.args + req.arg_count}};
+    step.req.args = nullptr, step.req.accesses = nullptr, step.req.access_count = 0;
+    return record_step(std::move(step), out);
+  }
   return queue("launch", out, [&](uint64_t* value) { return vt().launch(this, &req, value); });
 }
 

@@ -1,0 +1,642 @@
+// belay/runtime.hpp: the hosting API in C++: header-only over belay/runtime.h, compiled into its user.
+//
+//   belay::Runtime runtime = belay::Runtime::create({.files = {"belay.toml"}}).value();
+//   belay::Model model = runtime.load("model.onnx").value();
+//   belay::Context context = model.context().value();
+//   context.set_input(0, belay::Tensor::of(pixels, {1, 1, 8, 8}));
+//   if (belay::Status status = context.run(); !status.ok()) ...
+//   const belay::Tensor answer = context.output(0).value();
+//
+// Owners are movable and give back what they own; each must go before what it was made from: contexts before
+// their model, everything before the runtime. What outlives it is named in the log and stays usable.
+#pragma once
+
+#include <belay/runtime.h>
+#include <belay/status.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace belay {
+
+// Takes a status of the hosting API over: its text is copied, its detail given back.
+inline Status take(belay_status raw) {
+  if (raw == BELAY_OK) return {};
+  StringSink text;
+  belay_status_text(raw, text.sink());
+  belay_status_release(raw);
+  const uint32_t code = BELAY_STATUS_CODE(raw);
+  return {code == 0 || code >= BELAY_CODE_COUNT ? Code::kInternal : static_cast<Code>(code),
+          std::move(text).str()};
+}
+
+using Nanoseconds = std::chrono::nanoseconds;
+inline constexpr Nanoseconds kForever = Nanoseconds::max();
+
+namespace detail {
+
+inline uint64_t timeout(Nanoseconds time) {
+  return time == kForever ? BELAY_FOREVER : time.count() < 0 ? 0 : uint64_t(time.count());
+}
+
+struct Hal {
+  const belay_hal_vt* vt = nullptr;
+  const belay_host* host = nullptr;
+};
+
+// Owns one object of the HAL; `kDestroy` is the slot that ends it.
+template <void (*belay_hal_vt::*kDestroy)(const belay_host*, belay_obj*)>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(Hal hal, belay_obj* object) : hal_(hal), object_(object) {}
+  Owned(Owned&& other) noexcept : hal_(other.hal_), object_(std::exchange(other.object_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(hal_, other.hal_), std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Owned() {
+    if (object_) (hal_.vt->*kDestroy)(hal_.host, object_);
+  }
+  belay_obj* get() const { return object_; }
+  const Hal& hal() const { return hal_; }
+
+ private:
+  Hal hal_;
+  belay_obj* object_ = nullptr;
+};
+
+}  // namespace detail
+
+// ---- devices
+// ---------------------------------------------------------------------------------------------------------
+
+// A point in a stream's work; a value, nothing to free. The empty event is always reached.
+class Event {
+ public:
+  Event() = default;
+  Event(detail::Hal hal, belay_event raw) : hal_(hal), raw_(raw) {}
+
+  belay_event raw() const { return raw_; }
+  bool reached() const { return query().ok(); }
+  // OK; UNAVAILABLE: not yet; or the failure of the work.
+  Status query() const { return hal_.vt ? take(hal_.vt->query(hal_.host, raw_)) : Status(); }
+  // Waits; the calling thread may run queued work meanwhile. DEADLINE_EXCEEDED: the work goes on.
+  Status synchronize(Nanoseconds timeout = kForever) const {
+    return hal_.vt ? take(hal_.vt->synchronize(hal_.host, raw_, detail::timeout(timeout))) : Status();
+  }
+  // Calls done(Status) once, on any thread, perhaps before this returns.
+  template <class Done>
+  Status on_reached(Done done) const {
+    if (!hal_.vt) {
+      done(Status());
+      return {};
+    }
+    auto kept = std::make_unique<Done>(std::move(done));
+    const belay_completion completion{kept.get(), [](void* user, belay_status status) BELAY_NOEXCEPT {
+                                        std::unique_ptr<Done> mine(static_cast<Done*>(user));
+                                        (*mine)(take(status));
+                                      }};
+    Status status = take(hal_.vt->on_reached(hal_.host, raw_, completion));
+    if (status.ok()) (void)kept.release();
+    return status;
+  }
+
+ private:
+  detail::Hal hal_;
+  belay_event raw_{};
+};
+
+// Memory of a device, or of the host lent to it.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(detail::Hal hal, belay_obj* object) : owned_(hal, object) {
+    info_.hdr.struct_size = sizeof info_;
+    belay_status_release(hal.vt->buffer_info(hal.host, object, &info_));
+  }
+  belay_obj* get() const { return owned_.get(); }
+  uint64_t bytes() const { return info_.bytes; }
+  void* host() const { return info_.host; }  // NULL: the host does not see it
+
+ private:
+  detail::Owned<&belay_hal_vt::buffer_destroy> owned_;
+  belay_hal_buffer_info info_{};
+};
+
+class Program {
+ public:
+  Program() = default;
+  Program(detail::Hal hal, belay_obj* object) : owned_(hal, object) {}
+  belay_obj* get() const { return owned_.get(); }
+
+ private:
+  detail::Owned<&belay_hal_vt::program_destroy> owned_;
+};
+
+struct StreamOptions {
+  bool single_producer = false;  // the caller promises never to queue from two threads at once
+  bool continue_on_failure = false;
+  bool block = false;        // a full queue makes the caller wait, whatever the configuration says
+  int64_t priority = 0;      // -8 to 7, higher first
+  uint64_t queue_depth = 0;  // 0: the device's
+};
+
+// Work in order. Thread-safe unless it has a single producer.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(detail::Hal hal, belay_obj* object) : owned_(hal, object) {}
+  belay_obj* get() const { return owned_.get(); }
+
+  Result<Event> copy(const Buffer& to, uint64_t to_offset, const Buffer& from, uint64_t from_offset,
+                     uint64_t bytes) {
+    belay_copy_req req = request<belay_copy_req>();
+    req.dst = to.get(), req.dst_offset = to_offset, req.src = from.get(), req.src_offset = from_offset,
+    req.bytes = bytes;
+    return copy(req);
+  }
+  // Host memory stays in place until the event.
+  Result<Event> write(const Buffer& to, uint64_t offset, const void* from, uint64_t bytes) {
+    belay_copy_req req = request<belay_copy_req>();
+    req.dst = to.get(), req.dst_offset = offset, req.host_src = from, req.bytes = bytes;
+    return copy(req);
+  }
+  Result<Event> read(const Buffer& from, uint64_t offset, void* to, uint64_t bytes) {
+    belay_copy_req req = request<belay_copy_req>();
+    req.src = from.get(), req.src_offset = offset, req.host_dst = to, req.bytes = bytes;
+    return copy(req);
+  }
+  template <class T>
+  Result<Event> fill(const Buffer& to, uint64_t offset, uint64_t bytes, T pattern) {
+    static_assert(std::is_trivially_copyable_v<T> &&
+                  (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8));
+    belay_fill_req req = request<belay_fill_req>();
+    req.dst = to.get(), req.dst_offset = offset, req.bytes = bytes, req.pattern_bytes = sizeof(T);
+    __builtin_memcpy(&req.pattern, &pattern, sizeof(T));
+    belay_event event{};
+    return done(vt().fill(host(), get(), &req, &event), event);
+  }
+  Result<Event> launch(const belay_kernel& kernel, std::initializer_list<uint64_t> args) {
+    belay_launch_req req = request<belay_launch_req>();
+    req.kernel = &kernel, req.args = args.begin(), req.arg_count = args.size();
+    belay_event event{};
+    return done(vt().launch(host(), get(), &req, &event), event);
+  }
+  Result<Event> launch(const Program& program, const std::vector<belay_binding>& bindings) {
+    belay_event event{};
+    return done(vt().program_launch(host(), program.get(), get(), bindings.data(), bindings.size(), &event),
+                event);
+  }
+  // Runs call() on a thread of the device, in order. It must not throw, nor wait for this stream.
+  template <class Call>
+  Result<Event> host_call(Call call) {
+    auto kept = std::make_unique<Call>(std::move(call));
+    belay_event event{};
+    const belay_status raw = vt().host_call(
+        host(), get(),
+        [](void* user) {
+          std::unique_ptr<Call> mine(static_cast<Call*>(user));
+          (*mine)();
+        },
+        kept.get(), &event);
+    if (raw == BELAY_OK) (void)kept.release();
+    return done(raw, event);
+  }
+  // What is queued from now on starts after the event, which may be of another device.
+  Status wait(const Event& event) { return take(vt().wait(host(), get(), event.raw())); }
+  Result<Event> record() {
+    belay_event event{};
+    return done(vt().record(host(), get(), &event), event);
+  }
+  Status flush() { return take(vt().flush(host(), get())); }
+  Status synchronize(Nanoseconds timeout = kForever) {
+    BELAY_ASSIGN(const Event event, record());
+    return event.synchronize(timeout);
+  }
+  // Ends a failure: what is queued from now on runs again.
+  Status recover() { return take(vt().recover(host(), get())); }
+  Result<uint64_t> pending() {
+    uint64_t operations = 0;
+    BELAY_TRY(take(vt().pending(host(), get(), &operations)));
+    return operations;
+  }
+  // What is queued between these is kept as a program and not run.
+  Status capture_begin() { return take(vt().capture_begin(host(), get())); }
+  Result<Program> capture_end() {
+    belay_obj* program = nullptr;
+    BELAY_TRY(take(vt().capture_end(host(), get(), &program)));
+    return Program(owned_.hal(), program);
+  }
+
+ private:
+  template <class T>
+  static T request() {
+    T req{};
+    req.hdr.struct_size = sizeof req;
+    return req;
+  }
+  const belay_hal_vt& vt() const { return *owned_.hal().vt; }
+  const belay_host* host() const { return owned_.hal().host; }
+  Result<Event> done(belay_status raw, belay_event event) {
+    if (raw != BELAY_OK) return take(raw);
+    return Event(owned_.hal(), event);
+  }
+  Result<Event> copy(const belay_copy_req& req) {
+    belay_event event{};
+    return done(vt().copy(host(), get(), &req, &event), event);
+  }
+  detail::Owned<&belay_hal_vt::stream_destroy> owned_;
+};
+
+// A device of the runtime; the runtime owns it.
+class Device {
+ public:
+  Device() = default;
+  Device(detail::Hal hal, belay_obj* object) : hal_(hal), object_(object) {}
+  belay_obj* get() const { return object_; }
+
+  Result<belay_device_info> info() const {  // its strings live as long as the runtime
+    belay_device_info info{};
+    info.hdr.struct_size = sizeof info;
+    BELAY_TRY(take(hal_.vt->device_info(hal_.host, object_, &info)));
+    return info;
+  }
+  Result<Buffer> alloc(uint64_t bytes, uint64_t align = 0, uint64_t heap = 0) const {
+    belay_alloc_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.bytes = bytes, req.align = align, req.heap = heap;
+    return make(req);
+  }
+  // Host memory as a buffer, without a copy; it stays in place and alive until the buffer is gone.
+  Result<Buffer> bind(void* host, uint64_t bytes) const {
+    belay_alloc_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.bytes = bytes, req.host = host;
+    return make(req);
+  }
+  Result<Stream> stream(StreamOptions options = {}) const {
+    belay_hal_stream_req req{};
+    req.hdr.struct_size = sizeof req;
+    if (options.single_producer) req.hdr.flags |= BELAY_HAL_STREAM_SINGLE_PRODUCER;
+    if (options.continue_on_failure) req.hdr.flags |= BELAY_HAL_STREAM_CONTINUE_ON_FAILURE;
+    if (options.block) req.hdr.flags |= BELAY_HAL_STREAM_BLOCK;
+    req.priority = options.priority, req.queue_depth = options.queue_depth;
+    belay_obj* stream = nullptr;
+    BELAY_TRY(take(hal_.vt->stream_create(hal_.host, object_, &req, &stream)));
+    return Stream(hal_, stream);
+  }
+  Result<Program> program(const belay_program_req& req) const {
+    belay_obj* program = nullptr;
+    BELAY_TRY(take(hal_.vt->program_create(hal_.host, object_, &req, &program)));
+    return Program(hal_, program);
+  }
+  Result<belay_hal_memory_info> memory() const {
+    belay_hal_memory_info info{};
+    info.hdr.struct_size = sizeof info;
+    BELAY_TRY(take(hal_.vt->memory_info(hal_.host, object_, &info)));
+    return info;
+  }
+
+ private:
+  Result<Buffer> make(const belay_alloc_req& req) const {
+    belay_obj* buffer = nullptr;
+    BELAY_TRY(take(hal_.vt->buffer_create(hal_.host, object_, &req, &buffer)));
+    return Buffer(hal_, buffer);
+  }
+  detail::Hal hal_;
+  belay_obj* object_ = nullptr;
+};
+
+// ---- tensors
+// ---------------------------------------------------------------------------------------------------------
+
+// The BELAY_DT_... of a C++ type.
+template <class T>
+constexpr uint32_t dtype_of() {
+  if constexpr (std::is_same_v<T, float>)
+    return BELAY_DT_FLOAT32;
+  else if constexpr (std::is_same_v<T, double>)
+    return BELAY_DT_FLOAT64;
+  else if constexpr (std::is_same_v<T, bool>)
+    return BELAY_DT_BOOL;
+  else if constexpr (std::is_integral_v<T> && sizeof(T) == 1)
+    return std::is_signed_v<T> ? BELAY_DT_INT8 : BELAY_DT_UINT8;
+  else if constexpr (std::is_integral_v<T> && sizeof(T) == 2)
+    return std::is_signed_v<T> ? BELAY_DT_INT16 : BELAY_DT_UINT16;
+  else if constexpr (std::is_integral_v<T> && sizeof(T) == 4)
+    return std::is_signed_v<T> ? BELAY_DT_INT32 : BELAY_DT_UINT32;
+  else if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
+    return std::is_signed_v<T> ? BELAY_DT_INT64 : BELAY_DT_UINT64;
+  else
+    static_assert(!sizeof(T), "no element type for this; give its BELAY_DT_... number");
+}
+
+// A view of a tensor's elements; keeps its dims, owns no elements. Its address is not part of what is lent:
+// it may move.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(void* data, uint64_t bytes, uint32_t dtype, std::vector<int64_t> dims)
+      : data_(data), bytes_(bytes), dtype_(dtype), dims_(std::move(dims)) {}
+  explicit Tensor(const belay_tensor& raw)
+      : data_(raw.data),
+        buffer_(raw.buffer),
+        offset_(raw.offset),
+        bytes_(raw.bytes),
+        dtype_(raw.dtype),
+        dims_(raw.dims, raw.dims + raw.rank) {
+    if (raw.strides) strides_.assign(raw.strides, raw.strides + raw.rank);
+  }
+  // Of a vector, array or span of elements; the elements are borrowed.
+  template <class Range>
+  static Tensor of(Range& elements, std::vector<int64_t> dims) {
+    using T = std::remove_cv_t<std::remove_reference_t<decltype(*std::data(elements))>>;
+    return Tensor(const_cast<T*>(std::data(elements)), std::size(elements) * sizeof(T), dtype_of<T>(),
+                  std::move(dims));
+  }
+
+  uint32_t dtype() const { return dtype_; }
+  const std::vector<int64_t>& dims() const { return dims_; }
+  const std::vector<int64_t>& strides() const { return strides_; }  // empty: dense
+  uint64_t count() const {
+    uint64_t product = 1;
+    for (int64_t dim : dims_) product *= uint64_t(dim);
+    return product;
+  }
+  uint64_t bytes() const { return bytes_; }
+  void* data() const { return data_; }  // NULL: in a device's buffer
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+  belay_tensor raw() const {  // refers to this object's dims
+    belay_tensor tensor{};
+    tensor.hdr.struct_size = sizeof tensor;
+    tensor.dtype = dtype_;
+    tensor.rank = uint32_t(dims_.size());
+    tensor.dims = dims_.data();
+    tensor.strides = strides_.empty() ? nullptr : strides_.data();
+    tensor.data = data_;
+    tensor.buffer = buffer_;
+    tensor.offset = offset_;
+    tensor.bytes = bytes_;
+    return tensor;
+  }
+
+ private:
+  void* data_ = nullptr;
+  belay_obj* buffer_ = nullptr;
+  uint64_t offset_ = 0, bytes_ = 0;
+  uint32_t dtype_ = BELAY_DT_UNDEFINED;
+  std::vector<int64_t> dims_, strides_;
+};
+
+// ---- models
+// ----------------------------------------------------------------------------------------------------------
+
+// An input or output as the model declares it.
+struct IoInfo {
+  std::string name;
+  uint32_t kind = BELAY_TYPE_TENSOR, dtype = BELAY_DT_UNDEFINED;
+  bool rank_known = false, optional = false;
+  std::vector<int64_t> dims;         // -1: not fixed
+  std::vector<std::string> symbols;  // of dims; empty: none
+};
+
+// Runs of a model, one at a time; one context for each thread.
+class Context {
+ public:
+  Context() = default;
+  explicit Context(belay_context* raw) : raw_(raw) {}
+  Context(Context&& other) noexcept
+      : raw_(std::exchange(other.raw_, nullptr)),
+        inputs_(std::move(other.inputs_)),
+        outputs_(std::move(other.outputs_)) {}
+  Context& operator=(Context&& other) noexcept {
+    std::swap(raw_, other.raw_), std::swap(inputs_, other.inputs_), std::swap(outputs_, other.outputs_);
+    return *this;
+  }
+  ~Context() { belay_context_destroy(raw_); }
+  belay_context* get() const { return raw_; }
+
+  // The elements are borrowed until the next run has ended or another tensor is set.
+  Status set_input(uint64_t index, Tensor tensor) {
+    auto lent = std::make_unique<Lent>(std::move(tensor));
+    BELAY_TRY(take(belay_context_set_input(raw_, index, &lent->datum)));
+    keep(inputs_, index, std::move(lent));
+    return {};
+  }
+  Status set_input(uint64_t index, const belay_datum* datum) {
+    return take(belay_context_set_input(raw_, index, datum));
+  }
+  // Where output `index` is written.
+  Status set_output(uint64_t index, Tensor tensor) {
+    auto lent = std::make_unique<Lent>(std::move(tensor));
+    BELAY_TRY(take(belay_context_set_output(raw_, index, &lent->raw)));
+    keep(outputs_, index, std::move(lent));
+    return {};
+  }
+  Status run() { return take(belay_context_run(raw_)); }
+  // Calls done(Status) when the run has ended, on a thread of the device; until then only destruction is
+  // allowed.
+  template <class Done>
+  Status run_async(Done done) {
+    auto kept = std::make_unique<Done>(std::move(done));
+    const belay_completion completion{kept.get(), [](void* user, belay_status status) BELAY_NOEXCEPT {
+                                        std::unique_ptr<Done> mine(static_cast<Done*>(user));
+                                        (*mine)(take(status));
+                                      }};
+    const belay_status raw = belay_context_run_async(raw_, completion);
+    if (BELAY_STATUS_CODE(raw) != BELAY_DEFERRED) return take(raw);
+    (void)kept.release();
+    return {};
+  }
+  // Valid until the next run. FAILED_PRECONDITION: the output is no tensor.
+  Result<Tensor> output(uint64_t index) const {
+    BELAY_ASSIGN(const belay_datum* datum, datum(index));
+    if (datum->kind != BELAY_TYPE_TENSOR || !datum->tensor)
+      return Status(Code::kFailedPrecondition,
+                    "Output " + std::to_string(index) + " is no tensor; ask for its datum.");
+    return Tensor(*datum->tensor);
+  }
+  Result<const belay_datum*> datum(uint64_t index) const {
+    const belay_datum* datum = nullptr;
+    BELAY_TRY(take(belay_context_output(raw_, index, &datum)));
+    return datum;
+  }
+
+ private:
+  struct Lent {  // stays where it is while the engine borrows it
+    explicit Lent(Tensor lent) : tensor(std::move(lent)), raw(tensor.raw()) {
+      datum.hdr.struct_size = sizeof datum;
+      datum.kind = BELAY_TYPE_TENSOR;
+      datum.tensor = &raw;
+    }
+    Tensor tensor;
+    belay_tensor raw;
+    belay_datum datum{};
+  };
+  // The engine took it, so the index is one of the model's.
+  static void keep(std::vector<std::unique_ptr<Lent>>& all, uint64_t index, std::unique_ptr<Lent> lent) {
+    if (index >= all.size()) all.resize(index + 1);
+    all[index] = std::move(lent);
+  }
+  belay_context* raw_ = nullptr;
+  std::vector<std::unique_ptr<Lent>> inputs_, outputs_;
+};
+
+// A loaded model. Thread-safe; each thread runs it through a context of its own.
+class Model {
+ public:
+  Model() = default;
+  explicit Model(belay_model* raw) : raw_(raw) {}
+  Model(Model&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Model& operator=(Model&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Model() { belay_model_destroy(raw_); }
+  belay_model* get() const { return raw_; }
+
+  uint64_t input_count() const { return belay_model_input_count(raw_); }
+  uint64_t output_count() const { return belay_model_output_count(raw_); }
+  Result<IoInfo> input_info(uint64_t index) const { return info(belay_model_input_info, index); }
+  Result<IoInfo> output_info(uint64_t index) const { return info(belay_model_output_info, index); }
+  Result<Context> context() const {
+    belay_context* context = nullptr;
+    BELAY_TRY(take(belay_context_create(raw_, &context)));
+    return Context(context);
+  }
+  Result<belay_executable_stats> stats() const {
+    belay_executable_stats stats{};
+    stats.hdr.struct_size = sizeof stats;
+    BELAY_TRY(take(belay_model_stats(raw_, &stats)));
+    return stats;
+  }
+  Result<std::string> describe() const {  // JSON
+    StringSink text;
+    BELAY_TRY(take(belay_model_describe(raw_, text.sink())));
+    return std::move(text).str();
+  }
+
+ private:
+  Result<IoInfo> info(belay_status (*ask)(belay_model*, uint64_t, belay_io_info*), uint64_t index) const {
+    belay_io_info raw{};
+    raw.hdr.struct_size = sizeof raw;
+    BELAY_TRY(take(ask(raw_, index, &raw)));
+    IoInfo info{to_string(raw.name), raw.kind, raw.dtype, raw.rank != BELAY_NONE, raw.optional != 0, {}, {}};
+    for (uint32_t i = 0; info.rank_known && i < raw.rank; ++i) {
+      info.dims.push_back(raw.dims[i]);
+      info.symbols.push_back(raw.symbols ? to_string(raw.symbols[i]) : std::string());
+    }
+    return info;
+  }
+  belay_model* raw_ = nullptr;
+};
+
+// ---- the runtime
+// -----------------------------------------------------------------------------------------------------
+
+struct RuntimeOptions {
+  std::vector<std::string> files = {};        // TOML, later ones win; none: the embedded CPU configuration
+  std::string text = {};                      // TOML that wins over the files
+  std::vector<std::string> sets = {};         // "key.path=value", win over all
+  std::vector<std::string> plugin_dirs = {};  // absolute
+};
+
+struct ModelOptions {
+  std::string format = {};  // "onnx"; empty: found by contents
+  std::string device = {};  // "cpu:0"; empty: the runtime's default
+  std::string folder = {};  // of the side files of a model in memory
+};
+
+class Runtime {
+ public:
+  Runtime() = default;
+  Runtime(Runtime&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)), hal_(other.hal_) {}
+  Runtime& operator=(Runtime&& other) noexcept {
+    std::swap(raw_, other.raw_), std::swap(hal_, other.hal_);
+    return *this;
+  }
+  ~Runtime() { belay_runtime_destroy(raw_); }
+
+  static Result<Runtime> create(const RuntimeOptions& options = {}) {
+    const std::vector<belay_str> files = views(options.files), sets = views(options.sets),
+                                 dirs = views(options.plugin_dirs);
+    belay_runtime_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.files = files.data(), req.file_count = files.size();
+    req.text = to_str(options.text);
+    req.sets = sets.data(), req.set_count = sets.size();
+    req.plugin_dirs = dirs.data(), req.plugin_dir_count = dirs.size();
+    Runtime runtime;
+    BELAY_TRY(take(belay_runtime_create(&req, &runtime.raw_)));
+    runtime.hal_.vt = belay_runtime_hal(runtime.raw_, &runtime.hal_.host);
+    return runtime;
+  }
+
+  belay_runtime* get() const { return raw_; }
+  const belay_hal_vt& hal() const { return *hal_.vt; }
+  const belay_host* host() const { return hal_.host; }
+
+  uint64_t device_count() const { return hal_.vt->device_count(hal_.host); }
+  Result<Device> device(uint64_t index) const {
+    belay_obj* device = nullptr;
+    BELAY_TRY(take(hal_.vt->device(hal_.host, index, &device)));
+    return Device(hal_, device);
+  }
+  Result<Device> default_device() const { return device(belay_runtime_default_device(raw_)); }
+
+  Result<Model> load(std::string_view path, const ModelOptions& options = {}) const {
+    belay_model_req req = request(options);
+    req.path = to_str(path);
+    return load(req);
+  }
+  // `bytes` are borrowed until the model is gone.
+  Result<Model> load_from_memory(const void* bytes, uint64_t count, const ModelOptions& options = {}) const {
+    belay_model_req req = request(options);
+    req.bytes = {bytes, count};
+    return load(req);
+  }
+  // A model's graph as text, without loading it.
+  Result<std::string> print(std::string_view path, const ModelOptions& options = {}) const {
+    belay_model_req req = request(options);
+    req.path = to_str(path);
+    StringSink text;
+    BELAY_TRY(take(belay_model_print(raw_, &req, text.sink())));
+    return std::move(text).str();
+  }
+
+ private:
+  static std::vector<belay_str> views(const std::vector<std::string>& texts) {
+    std::vector<belay_str> all;
+    for (const std::string& text : texts) all.push_back(to_str(text));
+    return all;
+  }
+  static belay_model_req request(const ModelOptions& options) {
+    belay_model_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.format = to_str(options.format), req.device = to_str(options.device),
+    req.folder = to_str(options.folder);
+    return req;
+  }
+  Result<Model> load(const belay_model_req& req) const {
+    belay_model* model = nullptr;
+    BELAY_TRY(take(belay_model_load(raw_, &req, &model)));
+    return Model(model);
+  }
+  belay_runtime* raw_ = nullptr;
+  detail::Hal hal_;
+};
+
+}  // namespace belay
