@@ -11,6 +11,10 @@ Registry::Registry() {
   add_movement(*this);
   add_gather(*this);
   add_shaping(*this);
+  add_reduce(*this);
+  add_select(*this);
+  add_cast(*this);
+  add_quantize(*this);
 }
 
 const OpDef* Registry::find(std::string_view domain, std::string_view op) const {

@@ -98,5 +98,9 @@ void add_binary(Registry&);
 void add_movement(Registry&);
 void add_gather(Registry&);
 void add_shaping(Registry&);
+void add_reduce(Registry&);
+void add_select(Registry&);
+void add_cast(Registry&);
+void add_quantize(Registry&);
 
 }  // namespace belay::cpu

@@ -51,15 +51,15 @@ class Run {
   }
 
   // Splits [0, count) into ranges of at least `grain` items and calls f(begin, end) for each, on the threads of the
-  // device. `grain` is what is worth a thread: grain_of() computes it from the cost of an item. f may throw
-  // nothing.
+  // device; f(begin, end, part) where it takes three, with part < max_parts(). `grain` is what is worth a thread:
+  // grain_of() computes it from the cost of an item. f may throw nothing.
   template <class F>
   void parallel(int64_t count, int64_t grain, F&& f) const {
     if (count <= 0) return;
     grain = std::max<int64_t>(grain, 1);
     // Four ranges for a thread even out threads that start late; the results do not depend on the split.
-    const int64_t parts = exec_->threads > 1 ? std::min<int64_t>((count + grain - 1) / grain, exec_->threads * 4) : 1;
-    if (parts <= 1) return void(f(int64_t{0}, count));
+    const int64_t parts = exec_->threads > 1 ? std::min((count + grain - 1) / grain, max_parts()) : 1;
+    if (parts <= 1) return call(f, int64_t{0}, count, int64_t{0});
     struct Split {
       std::remove_reference_t<F>* f;
       int64_t count, parts;
@@ -70,12 +70,21 @@ class Run {
           const Split& s = *static_cast<Split*>(arg);
           const int64_t each = s.count / s.parts, more = s.count % s.parts, at = int64_t(i);
           const int64_t begin = at * each + std::min(at, more);
-          (*s.f)(begin, begin + each + (at < more ? 1 : 0));
+          call(*s.f, begin, begin + each + (at < more ? 1 : 0), at);
         },
         &split);
   }
+  int64_t max_parts() const { return int64_t{exec_->threads} * 4; }
 
  private:
+  template <class F>
+  static void call(F& f, int64_t begin, int64_t end, int64_t part) {
+    if constexpr (std::is_invocable_v<F&, int64_t, int64_t, int64_t>)
+      f(begin, end, part);
+    else
+      f(begin, end);
+  }
+
   const belay_exec* exec_;
   const uint64_t* args_;
   uint32_t inputs_, outputs_;
