@@ -1,5 +1,6 @@
 // Operators that read or write at positions that other tensors hold. A position out of bounds fails the run with a sentence
 // that says where it stands.
+#include "positions.hpp"
 #include "registry.hpp"
 #include "trouble.hpp"
 
@@ -7,19 +8,6 @@
 
 namespace belay::cpu {
 namespace {
-
-// Reads int32 or int64 positions.
-struct Positions {
-  bool wide;
-  int64_t at(const void* base, int64_t i) const {
-    return wide ? static_cast<const int64_t*>(base)[i] : static_cast<const int32_t*>(base)[i];
-  }
-};
-// In [0, dim), or -1 when it is out of bounds; negative ones count from the end.
-int64_t placed(int64_t index, int64_t dim) {
-  if (index < 0) index += dim;
-  return index >= 0 && index < dim ? index : -1;
-}
 
 belay_status out_of_bounds(const Run& run, const std::string& name, int64_t element, int64_t index, size_t axis,
                            int64_t dim) {

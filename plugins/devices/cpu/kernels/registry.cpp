@@ -15,6 +15,8 @@ Registry::Registry() {
   add_select(*this);
   add_cast(*this);
   add_quantize(*this);
+  add_losses(*this);
+  add_einsum(*this);
 }
 
 const OpDef* Registry::find(std::string_view domain, std::string_view op) const {

@@ -102,5 +102,7 @@ void add_reduce(Registry&);
 void add_select(Registry&);
 void add_cast(Registry&);
 void add_quantize(Registry&);
+void add_losses(Registry&);
+void add_einsum(Registry&);
 
 }  // namespace belay::cpu

@@ -17,6 +17,7 @@ class Run {
   Run(const belay_exec* exec, const uint64_t* args, uint32_t inputs, uint32_t outputs, void* const* resized)
       : exec_(exec), args_(args), inputs_(inputs), outputs_(outputs), resized_(resized) {}
 
+  // Null: the input is absent, or was said to be unused.
   template <class T>
   const T* in(size_t i) const {
     return reinterpret_cast<const T*>(args_[i]);
@@ -24,6 +25,7 @@ class Run {
   // Null: the output is not wanted.
   template <class T>
   T* out(size_t i) const {
+    if (i >= outputs_) return nullptr;
     return static_cast<T*>(resized_ ? resized_[i] : reinterpret_cast<void*>(args_[inputs_ + i]));
   }
   template <class T>
