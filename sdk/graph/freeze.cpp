@@ -215,6 +215,13 @@ class Freezer {
     return order_.size() == state_.nodes.size() ? Status() : cycle();
   }
 
+  // An output of `from` that `to` reads itself; BELAY_NONE: only its subgraphs do, or it is a control input.
+  uint32_t value_between(uint32_t from, uint32_t to) const {
+    for (const uint32_t v : state_.nodes[to].inputs)
+      if (v != BELAY_NONE && producer_[v] == from) return v;
+    return BELAY_NONE;
+  }
+
   // Some node was never ready: walk to what it waits for until a node comes again.
   Status cycle() const {
     std::vector<uint32_t> waits_for(state_.nodes.size(), BELAY_NONE);
@@ -235,7 +242,10 @@ class Freezer {
     std::string text = node_text(at);
     constexpr size_t kShown = 8;
     const size_t hidden = path.size() > kShown ? path.size() - kShown : 0;
-    for (size_t i = path.size(); i-- > hidden;) text += " -> " + node_text(path[i]);
+    for (size_t i = path.size(); i-- > hidden;) {
+      const uint32_t value = value_between(i + 1 < path.size() ? path[i + 1] : at, path[i]);
+      text += " -> " + (value == BELAY_NONE ? "" : value_text(value) + " -> ") + node_text(path[i]);
+    }
     if (hidden > 0) text += " -> " + std::to_string(hidden) + " more";
     return invalid("The " + graph_text(state_.nodes[at].graph) + " has a cycle: " + text + ".");
   }

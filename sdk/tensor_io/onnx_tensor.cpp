@@ -116,7 +116,8 @@ Result<TensorProto> read_tensor(std::string_view message, const char* base) {
   TensorProto t;
   t.message = message;
   t.base = base;
-  bool has_raw = false, external = false, segment = false;
+  bool has_raw = false, segment = false;
+  uint64_t location = 0;
   int32_t type = 0;
   uint64_t typed_counts[16] = {};  // by field
   std::vector<std::string_view> entries;
@@ -150,7 +151,7 @@ Result<TensorProto> read_tensor(std::string_view message, const char* base) {
         has_raw = true;
         break;
       case 13: entries.push_back(m.bytes()); break;
-      case 14: external = m.number() == 1; break;
+      case 14: location = m.number(); break;
       default: break;
     }
   }
@@ -178,6 +179,8 @@ Result<TensorProto> read_tensor(std::string_view message, const char* base) {
   for (const uint64_t n : typed_counts) typed_total += n;
   if (typed_total != typed_counts[field])
     return invalid(t, "has its values in a field of another type");
+  if (location > 1) return invalid(t, "has data_location " + std::to_string(location) + ", want 0 or 1");
+  const bool external = location == 1;
   // An empty raw_data next to external or typed data is what some writers leave; only bytes count as data.
   const int kinds = int(external) + int(has_raw && !t.raw.empty()) + int(typed_total > 0);
   if (kinds > 1) return invalid(t, "has more than one of raw, typed and external data");

@@ -22,6 +22,7 @@ Result<std::string> Importer::run() {
   add_metadata(model);
 
   BELAY_ASSIGN(const GraphProto graph, read_graph(*model.graph, base_));
+  if (graph.outputs.empty()) return invalid("The model's graph has no outputs.");
   builder_.set_graph_name(0, wire::utf8(graph.name));
   Scope scope;
   scope.opsets = &opsets_;

@@ -74,7 +74,7 @@ TEST(BuilderTest, ACycleIsShownWithItsPath) {
   g.node("After", {"c"}, {"d"});
   const Status status = g.failure();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("cycle"), HasSubstr("'A_node' (A) -> node 'B_node' (B) -> node 'C_node' (C)")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("cycle"), HasSubstr("'A_node' (A) -> value 'a' -> node 'B_node' (B) -> value 'b' -> node 'C_node' (C)")));
   Graph self;
   self.node("Loopy", {"a"}, {"a"});
   EXPECT_THAT(self.failure().message(), HasSubstr("cycle"));
