@@ -1,5 +1,5 @@
 // Reads ONNX files and writes what became of each as one line of JSON, for compare_with_onnx.py:
-//   print_onnx FILE...     or, with --text FILE, the frozen graph as text
+//   print_onnx FILE...     or, with --text FILE, the frozen graph as text; with --image FILE, the image itself
 #include "onnx_files.hpp"
 
 #include <cstdio>
@@ -48,16 +48,17 @@ std::string facts(const std::string& image) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::string_view(argv[1]) == "--text") {
+  const std::string_view verb = argc == 3 ? argv[1] : "";
+  if (verb == "--text" || verb == "--image") {
     const auto image = belay::onnx::import_file(argv[2]);
     if (!image.ok()) {
       std::fprintf(stderr, "%s\n", image.status().message().c_str());
       return 1;
     }
     belay::StringSink text;
-    belay::graph::print({image->data(), image->size()}, text.sink());
-    std::fputs(text.text().c_str(), stdout);
-    return 0;
+    if (verb == "--text") belay::graph::print({image->data(), image->size()}, text.sink());
+    const std::string& out = verb == "--text" ? text.text() : *image;
+    return std::fwrite(out.data(), 1, out.size(), stdout) == out.size() ? 0 : 1;
   }
   for (int i = 1; i < argc; ++i) {
     std::vector<std::string> warnings;
