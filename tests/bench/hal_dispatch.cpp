@@ -282,11 +282,11 @@ int main(int argc, char** argv) {
           __builtin_ia32_pause();
       },
       501);
-}, 501);
-bench.hop(locked, other);
-bench.replay(locked, 1000, "replay of a captured graph, each of 1000 nodes", 1000, "<= 5");
-bench.replay(locked, 1, "replay of a captured graph of 1 node", 1, "<= 105");
-bench.copies(locked);
-if (report.json) std::printf("]\n");
-for (belay_obj* stream : {single, locked, other}) bench.hal.stream_destroy(bench.host, stream);
+
+  bench.hop(locked, other);
+  bench.replay(locked, 1000, "replay of a captured graph, each of 1000 nodes", 1000, "<= 5");
+  bench.replay(locked, 1, "replay of a captured graph of 1 node", 1, "<= 105");
+  bench.copies(locked);
+  if (report.json) std::printf("]\n");
+  for (belay_obj* stream : {single, locked, other}) bench.hal.stream_destroy(bench.host, stream);
 }
