@@ -96,6 +96,8 @@ Status Config::add_set(std::string_view assignment, const std::string& origin) {
     return {Code::kInvalidArgument, "config " + origin + ": " + quote(assignment.substr(0, 200)) +
                                         " is no assignment, want e.g. log.level=debug"};
   std::string_view text = assignment.substr(equals + 1);
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
   auto value = parse_value(text, origin);
   if (!value) {  // not TOML: the text itself
     value = std::make_unique<Node>(BELAY_VALUE_STRING);
