@@ -175,6 +175,7 @@ TEST(PluginLoaderTest, WhatAPluginChangesInTheProcessIsPutBackAndReported) {
 }
 
 TEST(PluginLoaderTest, WhatAPluginLeavesBehindIsReported) {
+  const LeaksOnPurpose leaks;
   TempDir dir;
   install(dir, "a");
   TestHost test(dir, "[plugin.a.config]\nmode = \"leaks_then_fails\"\n");
@@ -192,6 +193,7 @@ TEST(PluginLoaderTest, TimersOfAPluginEndWithIt) {
 }
 
 TEST(PluginLoaderTest, APluginWhoseTaskDoesNotEndBecomesAZombieAndSaysWhy) {
+  const LeaksOnPurpose leaks;
   TempDir dir;
   install(dir, "a");
   TestHost test(dir, "[plugin.a.config]\nmode = \"task_stuck\"\n");
@@ -205,6 +207,7 @@ TEST(PluginLoaderTest, APluginWhoseTaskDoesNotEndBecomesAZombieAndSaysWhy) {
 }
 
 TEST(PluginLoaderTest, APluginInUseBecomesAZombieAndItsHoldersAreNamed) {
+  const LeaksOnPurpose leaks;
   TempDir dir;
   install(dir, "a");
   TestHost test(dir, "[plugin.a]\n");
