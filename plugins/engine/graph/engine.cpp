@@ -7,13 +7,13 @@
 
 namespace belay::engine {
 
-Engine::~Engine() {
+Providers::~Providers() {
   const auto* registry = static_cast<const belay_registry_vt*>(host_.get_service(&host_, to_str(BELAY_HOST_REGISTRY)));
   if (!registry) return;
   for (const uint64_t lease : leases_) registry->release(&host_, lease);
 }
 
-Result<std::vector<plan::Provider>> Engine::providers() {
+Result<std::vector<plan::Provider>> Providers::get() {
   const auto* registry = static_cast<const belay_registry_vt*>(host_.get_service(&host_, to_str(BELAY_HOST_REGISTRY)));
   if (!registry) return Status(Code::kFailedPrecondition, "The host offers no " BELAY_HOST_REGISTRY ", so there are no kernels.");
   std::vector<std::string> keys;
@@ -48,7 +48,7 @@ Result<plan::Target> Engine::target_for(belay_obj* device, const belay_value* op
   target.info.hdr.struct_size = sizeof target.info;
   BELAY_TRY(target.hal.check(target.hal.vt->device_info(&host_, device, &target.info)));
   target.host_visible = target.info.hdr.flags & BELAY_DEVICE_HOST_VISIBLE;
-  BELAY_ASSIGN(const std::vector<plan::Provider> all, providers());
+  BELAY_ASSIGN(const std::vector<plan::Provider> all, providers_.get());
   target.providers = plan::serving(all, target.info);
   target.host_info = target.info;
   target.host_providers = target.host_visible ? target.providers : std::vector<plan::Provider>();

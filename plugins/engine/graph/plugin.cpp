@@ -5,16 +5,18 @@
 namespace {
 
 struct GraphPlugin {
-  const belay_host& host;
+  explicit GraphPlugin(const belay_host& from) : host(from), providers(from) {}
   static belay::Result<std::unique_ptr<GraphPlugin>> open(const belay_host& host, belay::Value) {
-    return std::make_unique<GraphPlugin>(GraphPlugin{host});
+    return std::make_unique<GraphPlugin>(host);
   }
+  const belay_host& host;
+  belay::engine::Providers providers;
 };
 
 belay_status create(belay_ctx* ctx, const belay_value*, belay_created* out) noexcept {
-  const belay_host& host = belay::state<GraphPlugin>(ctx).host;
-  return belay::guard(host, [&]() -> belay::Status {
-    belay::give(out, std::make_unique<belay::engine::Engine>(host), belay::engine::Engine::table());
+  GraphPlugin& plugin = belay::state<GraphPlugin>(ctx);
+  return belay::guard(plugin.host, [&]() -> belay::Status {
+    belay::give(out, std::make_unique<belay::engine::Engine>(plugin.host, plugin.providers), belay::engine::Engine::table());
     return {};
   });
 }

@@ -93,7 +93,8 @@ Status squeeze(Infer& at) {
   }
   std::vector<bool> drop(at.dims(0).size(), false);
   if (at.has(1)) {
-    for (const int64_t value : *at.known_ints(1)) {
+    const Dims axes = *at.known_ints(1);
+    for (const int64_t value : axes) {
       BELAY_ASSIGN(const int64_t axis, at.axis(value, at.rank(0)));
       const int64_t dim = at.dims(0)[size_t(axis)];
       if (dim >= 0 && dim != 1) return at.fail("dim " + std::to_string(axis) + " is " + std::to_string(dim) + ", want 1");
