@@ -321,6 +321,11 @@ class CommandLine {
                     "  belay inspect model.onnx --kernels\n"
                     "  belay inspect model.onnx --text | less");
     app->add_option("model", inspect_.model, "The model's file")->type_name("MODEL");
+    app->add_option("--shape", inspect_.inputs.shapes,
+                    "The shape of an input, NAME=1x3x224x224, or the size of a named dimension, N=4: what "
+                    "runs may depend on it (repeatable)")
+        ->type_name("NAME=DIMS")
+        ->allow_extra_args(false);
     app->add_flag("--text", inspect_.text,
                   "The frozen graph as text, as the format plugin gives it; nothing is prepared");
     app->add_flag("--kernels", inspect_.all,

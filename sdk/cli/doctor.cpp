@@ -83,7 +83,7 @@ std::vector<Check> all_checks(const Common& common) {
   });
   belay::cli::check(
       belay_runtime_doctor(
-          runtime->get(),
+          runtime->get().get(),
           [](void* user, belay_str name, uint64_t outcome, belay_str text) {
             static_cast<std::vector<Check>*>(user)->push_back({to_string(name), outcome, to_string(text)});
           },

@@ -1,6 +1,6 @@
 #include "failure.hpp"
 
-#include <belay/runtime.h>
+#include <belay/runtime.hpp>
 
 namespace belay::cli {
 namespace {
@@ -61,16 +61,6 @@ void fail_usage(std::string message, std::string hint) {
 
 void fail_input(std::string message, std::string hint) {
   throw Failure{Exit::kInput, "INVALID_ARGUMENT", std::move(message), std::move(hint)};
-}
-
-Status take(belay_status raw) {
-  if (raw == BELAY_OK) return {};
-  StringSink text;
-  belay_status_text(raw, text.sink());
-  belay_status_release(raw);
-  const uint32_t code = BELAY_STATUS_CODE(raw);
-  return {code == 0 || code >= BELAY_CODE_COUNT ? Code::kInternal : static_cast<Code>(code),
-          std::move(text).str()};
 }
 
 void check(belay_status raw, Stage stage) {

@@ -41,7 +41,6 @@ std::string code_name(Code code);
 
 // Takes over what a function of runtime.h returned; throws unless it is OK.
 void check(belay_status raw, Stage stage);
-Status take(belay_status raw);
 
 template <class T>
 T value_or_fail(Result<T> result, Stage stage, std::string hint = {}) {

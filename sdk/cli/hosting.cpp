@@ -28,20 +28,6 @@ PluginInfo plugin_info(const belay_plugin_info& raw) {
           to_string(raw.kinds), to_string(raw.state),   to_string(raw.reason), to_string(raw.manifest)};
 }
 
-IoInfo io_info(const belay_io_info& raw) {
-  IoInfo info;
-  info.name = to_string(raw.name);
-  info.kind = raw.kind;
-  info.dtype = raw.dtype;
-  info.optional = raw.optional != 0;
-  info.rank_known = raw.rank != BELAY_NONE;
-  for (uint32_t i = 0; info.rank_known && i < raw.rank; ++i) {
-    info.dims.push_back(raw.dims[i]);
-    info.symbols.push_back(raw.symbols ? to_string(raw.symbols[i]) : "");
-  }
-  return info;
-}
-
 void collect(void* user, const belay_plugin_info* info) {
   static_cast<std::vector<PluginInfo>*>(user)->push_back(plugin_info(*info));
 }
@@ -52,20 +38,20 @@ RuntimeRequest::RuntimeRequest(const Common& common, std::vector<std::string> ex
   for (const std::string& file : common.configs) {
     if (!fs::exists(file))
       fail_usage("There is no configuration file '" + file + "'.", did_you_mean_file(file));
-    files_.push_back(file);
+    options_.files.push_back(file);
   }
   for (const std::string& dir : common.plugin_dirs) {
     if (!fs::is_directory(dir))
       fail_usage("--plugin-dir '" + dir + "' is no folder.", did_you_mean_file(dir));
-    dirs_.push_back(fs::absolute(dir).lexically_normal().string());
+    options_.plugin_dirs.push_back(fs::absolute(dir).lexically_normal().string());
   }
-  if (common.verbose > 0) sets_.push_back(common.verbose > 1 ? "log.level=debug" : "log.level=info");
-  if (common.quiet) sets_.push_back("log.level=error");
-  sets_.insert(sets_.end(), extra_sets.begin(), extra_sets.end());
-  sets_.insert(sets_.end(), common.sets.begin(), common.sets.end());
-  file_views_ = views(files_);
-  set_views_ = views(sets_);
-  dir_views_ = views(dirs_);
+  if (common.verbose > 0) options_.sets.push_back(common.verbose > 1 ? "log.level=debug" : "log.level=info");
+  if (common.quiet) options_.sets.push_back("log.level=error");
+  options_.sets.insert(options_.sets.end(), extra_sets.begin(), extra_sets.end());
+  options_.sets.insert(options_.sets.end(), common.sets.begin(), common.sets.end());
+  file_views_ = views(options_.files);
+  set_views_ = views(options_.sets);
+  dir_views_ = views(options_.plugin_dirs);
   req_.hdr.struct_size = sizeof req_;
   req_.files = file_views_.data(), req_.file_count = file_views_.size();
   req_.sets = set_views_.data(), req_.set_count = set_views_.size();
@@ -74,12 +60,12 @@ RuntimeRequest::RuntimeRequest(const Common& common, std::vector<std::string> ex
 
 Runtime::Runtime(const Common& common, std::vector<std::string> extra_sets) {
   const RuntimeRequest request(common, std::move(extra_sets));
-  check(belay_runtime_create(request.get(), &raw_), Stage::kConfigure);
+  raw_ = value_or_fail(belay::Runtime::create(request.options()), Stage::kConfigure);
 }
 
 std::vector<DeviceInfo> Runtime::devices(bool with_heaps) const {
-  const belay_host* host = nullptr;
-  const belay_hal_vt* hal = belay_runtime_hal(raw_, &host);
+  const belay_hal_vt* const hal = &raw_.hal();
+  const belay_host* const host = raw_.host();
   std::vector<DeviceInfo> out;
   for (uint64_t i = 0; i < hal->device_count(host); ++i) {
     DeviceInfo device;
@@ -111,13 +97,13 @@ std::vector<DeviceInfo> Runtime::devices(bool with_heaps) const {
 
 std::string Runtime::default_device() const {
   const std::vector<DeviceInfo> all = devices(false);
-  const uint64_t index = belay_runtime_default_device(raw_);
+  const uint64_t index = belay_runtime_default_device(raw_.get());
   return index < all.size() ? all[index].id : "";
 }
 
 std::vector<PluginInfo> Runtime::plugins() const {
   std::vector<PluginInfo> out;
-  check(belay_runtime_plugins(raw_, collect, &out), Stage::kConfigure);
+  check(belay_runtime_plugins(raw_.get(), collect, &out), Stage::kConfigure);
   return out;
 }
 
@@ -137,8 +123,8 @@ HostTensor Runtime::fetch(const belay_tensor& tensor) const {
   if (!tensor.buffer) return value_or_fail(copy_tensor(tensor), Stage::kModel);
   if (tensor.strides)
     fail(Stage::kModel, {Code::kUnimplemented, "Tensors with strides in device memory cannot be fetched."});
-  const belay_host* host = nullptr;
-  const belay_hal_vt* hal = belay_runtime_hal(raw_, &host);
+  const belay_hal_vt* const hal = &raw_.hal();
+  const belay_host* const host = raw_.host();
   HostTensor out = value_or_fail(HostTensor::make(tensor.dtype, {tensor.dims, tensor.rank}), Stage::kModel);
   auto info = sized<belay_hal_buffer_info>();
   check(hal->buffer_info(host, tensor.buffer, &info), Stage::kDevice);
@@ -170,18 +156,16 @@ std::vector<PluginInfo> find_plugins(const Common& common) {
   return out;
 }
 
-bool IoInfo::fixed() const {
-  return rank_known && std::all_of(dims.begin(), dims.end(), [](int64_t dim) { return dim >= 0; });
-}
-
-std::string IoInfo::text() const {
+std::string io_text(const IoInfo& info) {
   const char* const kinds[] = {"?", "", "sequence of ", "optional ", "map of "};
-  std::string out = kinds[kind <= BELAY_TYPE_MAP ? kind : 0] + std::string(dtype_name(dtype));
-  if (!rank_known) return out + (kind == BELAY_TYPE_TENSOR ? " [any shape]" : "");
+  std::string out = kinds[info.kind <= BELAY_TYPE_MAP ? info.kind : 0] + std::string(dtype_name(info.dtype));
+  if (!info.rank_known) return out + (info.kind == BELAY_TYPE_TENSOR ? " [any shape]" : "");
   out += " [";
-  for (size_t i = 0; i < dims.size(); ++i) {
+  for (size_t i = 0; i < info.dims.size(); ++i) {
     if (i) out += ",";
-    out += dims[i] >= 0 ? std::to_string(dims[i]) : symbols[i].empty() ? "?" : printable(symbols[i]);
+    out += info.dims[i] >= 0         ? std::to_string(info.dims[i])
+           : info.symbols[i].empty() ? "?"
+                                     : printable(info.symbols[i]);
   }
   return out + "]";
 }
@@ -200,42 +184,11 @@ void check_model_file(const std::string& path) {
 
 Model::Model(const Runtime& runtime, const std::string& path, const std::string& device) {
   check_model_file(path);
-  auto req = sized<belay_model_req>();
-  req.path = to_str(path);
-  req.device = to_str(device);
-  check(belay_model_load(runtime.get(), &req, &raw_), Stage::kModel);
-  const auto read = [&](uint64_t count, auto* function, std::vector<IoInfo>& out) {
-    for (uint64_t i = 0; i < count; ++i) {
-      auto info = sized<belay_io_info>();
-      if (const Status status = take(function(raw_, i, &info)); !status.ok()) {
-        belay_model_destroy(raw_);  // a constructor that throws has no destructor
-        fail(Stage::kModel, status);
-      }
-      out.push_back(io_info(info));
-    }
-  };
-  read(belay_model_input_count(raw_), &belay_model_input_info, inputs_);
-  read(belay_model_output_count(raw_), &belay_model_output_info, outputs_);
-}
-
-belay_executable_stats Model::stats() const {
-  auto stats = sized<belay_executable_stats>();
-  check(belay_model_stats(raw_, &stats), Stage::kModel);
-  return stats;
-}
-
-std::string Model::describe() const {
-  StringSink text;
-  check(belay_model_describe(raw_, text.sink()), Stage::kModel);
-  return std::move(text).str();
-}
-
-Context::Context(const Model& model) { check(belay_context_create(model.get(), &raw_), Stage::kModel); }
-
-const belay_datum& Context::output(uint64_t index) const {
-  const belay_datum* datum = nullptr;
-  check(belay_context_output(raw_, index, &datum), Stage::kModel);
-  return *datum;
+  raw_ = value_or_fail(runtime.get().load(path, {.device = device}), Stage::kModel);
+  for (uint64_t i = 0; i < raw_.input_count(); ++i)
+    inputs_.push_back(value_or_fail(raw_.input_info(i), Stage::kModel));
+  for (uint64_t i = 0; i < raw_.output_count(); ++i)
+    outputs_.push_back(value_or_fail(raw_.output_info(i), Stage::kModel));
 }
 
 }  // namespace belay::cli

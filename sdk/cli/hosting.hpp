@@ -4,7 +4,7 @@
 
 #include "failure.hpp"
 
-#include <belay/runtime.h>
+#include <belay/runtime.hpp>
 #include <belay/tensor_io.hpp>
 
 #include <memory>
@@ -26,10 +26,11 @@ struct Common {
 class RuntimeRequest {
  public:
   explicit RuntimeRequest(const Common& common, std::vector<std::string> extra_sets = {});
+  const RuntimeOptions& options() const { return options_; }
   const belay_runtime_req* get() const { return &req_; }
 
  private:
-  std::vector<std::string> files_, sets_, dirs_;
+  RuntimeOptions options_;
   std::vector<belay_str> file_views_, set_views_, dir_views_;
   belay_runtime_req req_{};
 };
@@ -53,11 +54,8 @@ class Runtime {
   // Throws what the configuration or a plugin is blamed for. `extra_sets` win over the file, --set wins over
   // them.
   explicit Runtime(const Common& common, std::vector<std::string> extra_sets = {});
-  ~Runtime() { belay_runtime_destroy(raw_); }
-  Runtime(const Runtime&) = delete;
-  Runtime& operator=(const Runtime&) = delete;
 
-  belay_runtime* get() const { return raw_; }
+  const belay::Runtime& get() const { return raw_; }
   std::vector<DeviceInfo> devices(bool with_heaps) const;
   std::string default_device() const;
   std::vector<PluginInfo> plugins() const;
@@ -68,37 +66,26 @@ class Runtime {
   HostDatum fetch(const belay_datum& datum) const;
 
  private:
-  belay_runtime* raw_ = nullptr;
+  belay::Runtime raw_;
 };
 
 std::vector<PluginInfo> find_plugins(const Common& common);
 
-struct IoInfo {
-  std::string name;
-  uint32_t kind = BELAY_TYPE_TENSOR, dtype = 0;
-  bool rank_known = false, optional = false;
-  std::vector<int64_t> dims;         // -1: not fixed
-  std::vector<std::string> symbols;  // as long as dims
-
-  bool fixed() const;        // all dims known
-  std::string text() const;  // "float32 [N,3,224,224]"
-};
+// "float32 [N,3,224,224]"
+std::string io_text(const IoInfo& info);
 
 class Model {
  public:
   Model(const Runtime& runtime, const std::string& path, const std::string& device);
-  ~Model() { belay_model_destroy(raw_); }
-  Model(const Model&) = delete;
-  Model& operator=(const Model&) = delete;
 
-  belay_model* get() const { return raw_; }
+  const belay::Model& get() const { return raw_; }
   const std::vector<IoInfo>& inputs() const { return inputs_; }
   const std::vector<IoInfo>& outputs() const { return outputs_; }
-  belay_executable_stats stats() const;
-  std::string describe() const;  // JSON
+  belay_executable_stats stats() const { return value_or_fail(raw_.stats(), Stage::kModel); }
+  std::string describe() const { return value_or_fail(raw_.describe(), Stage::kModel); }  // JSON
 
  private:
-  belay_model* raw_ = nullptr;
+  belay::Model raw_;
   std::vector<IoInfo> inputs_, outputs_;
 };
 
@@ -109,20 +96,18 @@ void check_model_file(const std::string& path);
 // A run of a model; the inputs given to it must outlive its runs.
 class Context {
  public:
-  explicit Context(const Model& model);
-  ~Context() { belay_context_destroy(raw_); }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
+  explicit Context(const Model& model) : raw_(value_or_fail(model.get().context(), Stage::kModel)) {}
 
-  void set_input(uint64_t index, const belay_datum* datum) {
-    check(belay_context_set_input(raw_, index, datum), Stage::kModel);
-  }
-  Status try_run() { return take(belay_context_run(raw_)); }
-  void run() { check(belay_context_run(raw_), Stage::kModel); }
-  const belay_datum& output(uint64_t index) const;
+  void set_input(uint64_t index, const belay_datum* datum) { done(raw_.set_input(index, datum)); }
+  Status try_run() { return raw_.run(); }
+  void run() { done(raw_.run()); }
+  const belay_datum& output(uint64_t index) const { return *value_or_fail(raw_.datum(index), Stage::kModel); }
 
  private:
-  belay_context* raw_ = nullptr;
+  static void done(const Status& status) {
+    if (!status.ok()) fail(Stage::kModel, status);
+  }
+  belay::Context raw_;
 };
 
 }  // namespace belay::cli

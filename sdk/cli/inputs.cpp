@@ -23,7 +23,7 @@ std::vector<std::string> names_of(const std::vector<IoInfo>& infos) {
 std::string inputs_text(const std::vector<IoInfo>& inputs) {
   std::string out = "the model's inputs are ";
   for (size_t i = 0; i < inputs.size(); ++i)
-    (out += i ? ", " : "") += "'" + printable(inputs[i].name) + "' " + inputs[i].text();
+    (out += i ? ", " : "") += "'" + printable(inputs[i].name) + "' " + io_text(inputs[i]);
   return inputs.empty() ? "the model has no inputs" : out;
 }
 
@@ -172,7 +172,7 @@ class Gatherer {
       dims = known_dims(index);
       if (std::count(dims->begin(), dims->end(), -1) > 1)  // one of them follows from the size of the file
         fail_input("The shape of the raw file '" + spec.path + "' is not known: input '" + info.name +
-                       "' is " + info.text() + ".",
+                       "' is " + io_text(info) + ".",
                    "Say it with the file: --input " + info.name + "=" + spec.path + ":" +
                        std::string(dtype_name(spec.dtype.value_or(info.dtype))) + ":1x3x224x224");
     }
@@ -199,7 +199,7 @@ class Gatherer {
         fits = info.dims[i] < 0 || info.dims[i] == tensor.dims[i];
     }
     if (!fits)
-      fail_input("Input '" + info.name + "' is " + info.text() + ", but " + from + " holds " +
+      fail_input("Input '" + info.name + "' is " + io_text(info) + ", but " + from + " holds " +
                      std::string(dtype_name(tensor.dtype)) + " " + dims_text(tensor.dims) + ".",
                  "Convert the file, or give another.");
   }
@@ -209,7 +209,7 @@ class Gatherer {
     const size_t index = find_input(given.name, inputs_);
     const IoInfo& info = inputs_[index];
     if (info.kind != BELAY_TYPE_TENSOR)
-      fail_input("Input '" + info.name + "' is a " + info.text() + ": --value gives tensors only.");
+      fail_input("Input '" + info.name + "' is a " + io_text(info) + ": --value gives tensors only.");
     std::vector<std::string> words(1);
     for (const char c : given.value) {
       if (c == ',')
@@ -237,7 +237,7 @@ class Gatherer {
       const Status status = set_element(tensor, i, words.size() == 1 ? words[0] : words[i]);
       if (!status.ok())
         fail(Stage::kModel, {status.code(), "--value '" + text + "': " + status.message()},
-             "Input '" + info.name + "' is " + info.text() + ".");
+             "Input '" + info.name + "' is " + io_text(info) + ".");
     }
     give(index, std::move(tensor), "--value", "--value");
   }
@@ -251,7 +251,7 @@ class Gatherer {
       for (size_t i = 0; fits && info.rank_known && i < dims.size(); ++i)
         fits = info.dims[i] < 0 || info.dims[i] == dims[i];
       if (!fits)
-        fail_input("--shape " + dims_text(dims) + " does not fit input '" + info.name + "' " + info.text() +
+        fail_input("--shape " + dims_text(dims) + " does not fit input '" + info.name + "' " + io_text(info) +
                    ".");
       return dims;
     }
@@ -268,22 +268,22 @@ class Gatherer {
       const IoInfo& info = inputs_[i];
       if (found_.contains(i) || info.optional) continue;
       if (!options_.random && !options_.zeros) {
-        (missing += missing.empty() ? "" : ", ") += "'" + info.name + "' " + info.text();
+        (missing += missing.empty() ? "" : ", ") += "'" + info.name + "' " + io_text(info);
         continue;
       }
       if (info.kind != BELAY_TYPE_TENSOR)
-        fail_input("Input '" + info.name + "' is a " + info.text() + ", which cannot be made up.",
+        fail_input("Input '" + info.name + "' is a " + io_text(info) + ", which cannot be made up.",
                    "Give it with --input " + info.name + "=FILE.pb.");
       Dims dims = known_dims(i);
       const bool known =
           (info.rank_known || shapes_.dims.contains(i)) && std::count(dims.begin(), dims.end(), -1) == 0;
       if (!known && (!options_.fill_unknown || (!info.rank_known && !shapes_.dims.contains(i))))
-        fail_input("The shape of input '" + info.name + "' " + info.text() +
+        fail_input("The shape of input '" + info.name + "' " + io_text(info) +
                        " is not fixed, so it cannot be made up.",
                    "Say it with --shape " + info.name + "=" + example_shape(info));
       if (!known) {
         std::replace(dims.begin(), dims.end(), int64_t(-1), int64_t(1));
-        output_.note("note: input '" + printable(info.name) + "' " + info.text() + " is taken as " +
+        output_.note("note: input '" + printable(info.name) + "' " + io_text(info) + " is taken as " +
                      dims_text(dims) + "; choose with --shape " + printable(info.name) + "=" +
                      example_shape(info));
       }

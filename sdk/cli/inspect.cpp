@@ -12,18 +12,60 @@ namespace {
 
 using nlohmann::ordered_json;
 
-Exit print_graph(const Runtime& runtime, const InspectOptions& options, Output& output) {
+belay_model_req model_req(const InspectOptions& options) {
   belay_model_req req{};
   req.hdr.struct_size = sizeof req;
   req.path = to_str(options.model);
+  return req;
+}
+
+Exit print_graph(const Runtime& runtime, const InspectOptions& options, Output& output) {
+  const belay_model_req req = model_req(options);
   StringSink text;
-  check(belay_model_print(runtime.get(), &req, text.sink()), Stage::kModel);
+  check(belay_model_print(runtime.get().get(), &req, text.sink()), Stage::kModel);
   if (output.json)
     output.document("belay.graph/1", {{"model", options.model}, {"text", text.text()}});
   else
     output.print(text.text());
   return Exit::kOk;
 }
+
+// Counts the operators in the text of a frozen graph, without keeping the text: "%y float32[2] = Add.14(%a,
+// %b)".
+class OperatorCount {
+ public:
+  belay_sink sink() {
+    return {this, [](void* user, const void* bytes, uint64_t len) {
+              auto& self = *static_cast<OperatorCount*>(user);
+              for (const char c : std::string_view(static_cast<const char*>(bytes), len)) {
+                if (c != '\n')
+                  self.line_ += c;
+                else
+                  self.end_line();
+              }
+            }};
+  }
+  std::vector<std::pair<std::string, uint64_t>> most_first() const {
+    std::vector<std::pair<std::string, uint64_t>> out(counts_.begin(), counts_.end());
+    std::stable_sort(out.begin(), out.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    return out;
+  }
+
+ private:
+  void end_line() {
+    const size_t begin = line_.find_first_not_of(' ');
+    const size_t equals = line_.find(" = ");
+    if (begin != std::string::npos && (line_[begin] == '%' || line_[begin] == '_') &&
+        equals != std::string::npos) {
+      const std::string call = line_.substr(equals + 3, line_.find('(', equals) - equals - 3);
+      ++counts_[call.substr(0, call.rfind('.'))];  // without the version
+    }
+    line_.clear();
+  }
+  std::string line_;
+  std::map<std::string, uint64_t> counts_;
+};
 
 ordered_json stats_json(const belay_executable_stats& s) {
   return {{"nodes", s.nodes},
@@ -39,6 +81,37 @@ ordered_json stats_json(const belay_executable_stats& s) {
           {"create_ns", s.create_ns}};
 }
 
+std::string text_of(const ordered_json& object, const char* key) {
+  const auto at = object.find(key);
+  if (at == object.end()) return "";
+  return printable(at->is_string() ? at->get<std::string>() : at->dump());
+}
+
+// Kernels in the order of the run, or one line for all of one operator and implementation.
+std::string kernels_text(const ordered_json& kernels, bool all) {
+  Table table(8, all ? std::vector<size_t>{} : std::vector<size_t>{0});
+  std::vector<std::string> order;
+  std::map<std::string, std::pair<uint64_t, const ordered_json*>> groups;
+  for (const ordered_json& kernel : kernels) {
+    const bool fallback = kernel.value("fallback", false);
+    const std::string by = text_of(kernel, "provider") + ": " + text_of(kernel, "implementation") +
+                           (fallback ? "  NOT ON THE DEVICE" : "");
+    const std::string reason = text_of(kernel, "reason");
+    if (all) {
+      table.row({text_of(kernel, "op"), text_of(kernel, "nodes"), by, reason});
+      continue;
+    }
+    const std::string key = text_of(kernel, "op") + "\n" + by + "\n" + (fallback ? reason : "");
+    if (groups[key].first++ == 0) order.push_back(key), groups[key].second = &kernel;
+  }
+  for (const std::string& key : order) {
+    const size_t first = key.find('\n'), second = key.find('\n', first + 1);
+    table.row({std::to_string(groups[key].first), key.substr(0, first),
+               key.substr(first + 1, second - first - 1), key.substr(second + 1)});
+  }
+  return table.text();
+}
+
 }  // namespace
 
 Exit inspect(const InspectOptions& options, Output& output) {
@@ -47,13 +120,34 @@ Exit inspect(const InspectOptions& options, Output& output) {
   if (options.text) return print_graph(runtime, options, output);
   runtime.check_device(options.common.device);
   const Model model(runtime, options.model, options.common.device);
+  // A model whose shapes are not fixed has no plan before it has run.
+  if (!options.inputs.shapes.empty()) {
+    InputOptions inputs = options.inputs;
+    inputs.zeros = true;
+    const std::vector<Input> given = gather_inputs(model, inputs, output);
+    std::vector<std::unique_ptr<DatumView>> views;
+    Context context(model);
+    for (const Input& input : given) {
+      views.push_back(std::make_unique<DatumView>(input.datum));
+      context.set_input(input.index, views.back()->get());
+    }
+    context.run();
+  }
+  OperatorCount operators;
+  const belay_model_req req = model_req(options);
+  check(belay_model_print(runtime.get().get(), &req, operators.sink()), Stage::kModel);
   const belay_executable_stats stats = model.stats();
   const ordered_json description = ordered_json::parse(model.describe(), nullptr, false);
+  const std::string device = options.common.device.empty() ? runtime.default_device() : options.common.device;
   if (output.json) {
-    ordered_json json{
-        {"model", options.model}, {"inputs", ordered_json::array()}, {"outputs", ordered_json::array()}};
+    ordered_json json{{"model", options.model},
+                      {"device", device},
+                      {"inputs", ordered_json::array()},
+                      {"outputs", ordered_json::array()},
+                      {"operators", ordered_json::object()}};
     for (const IoInfo& info : model.inputs()) json["inputs"].push_back(io_json(info));
     for (const IoInfo& info : model.outputs()) json["outputs"].push_back(io_json(info));
+    for (const auto& [op, count] : operators.most_first()) json["operators"][op] = count;
     json["stats"] = stats_json(stats);
     json["description"] = description.is_discarded() ? ordered_json(nullptr) : description;
     output.document("belay.inspect/1", json);
@@ -61,9 +155,46 @@ Exit inspect(const InspectOptions& options, Output& output) {
   }
   Table io;
   for (const IoInfo& info : model.inputs())
-    io.row({"input", printable(info.name), info.text() + (info.optional ? ", has a default" : "")});
-  for (const IoInfo& info : model.outputs()) io.row({"output", printable(info.name), info.text()});
-  output.print("model  " + printable(options.model) + "\n" + io.text());
+    io.row({"input", printable(info.name), io_text(info) + (info.optional ? ", has a default" : "")});
+  for (const IoInfo& info : model.outputs()) io.row({"output", printable(info.name), io_text(info)});
+  std::string ops;
+  for (const auto& [op, count] : operators.most_first())
+    ops += (ops.empty() ? "" : ", ") + printable(op) + " " + std::to_string(count);
+  std::string text = "model   " + printable(options.model) + " on " + device + "\n" + io.text();
+  text += "nodes   " + std::to_string(stats.nodes) + (ops.empty() ? "" : ": " + ops) + "\n";
+  const auto list = [&](const char* key) {
+    return description.is_object() && description.contains(key) ? description[key] : ordered_json::array();
+  };
+  std::string passes;
+  for (const ordered_json& pass : list("passes"))
+    if (pass.value("changes", 0) > 0)
+      passes += (passes.empty() ? "" : ", ") + text_of(pass, "name") + " " + text_of(pass, "changes");
+  if (!passes.empty()) text += "passes  " + passes + "\n";
+  if (stats.plans == 0 && stats.kernels == 0) {
+    text += "kernels chosen at the first run, for its shapes; say them with --shape to see\n";
+  } else {
+    text +=
+        "kernels " + std::to_string(stats.kernels) +
+        (stats.fallback_kernels ? ", " + std::to_string(stats.fallback_kernels) + " of them not on the device"
+                                : "") +
+        "\n" + kernels_text(list("kernels"), options.all);
+    if (const auto steps = list("host_steps"); !steps.empty()) {
+      text += "host    " + plural(steps.size(), "step") + " between kernels:";
+      size_t shown = 0;
+      for (const ordered_json& step : steps)
+        if (shown++ < 8) text += " " + text_of(step, "of");
+      text += steps.size() > 8 ? " ...\n" : "\n";
+    }
+    text +=
+        "arena   " + bytes_text(stats.arena_bytes) + ", live at most " + bytes_text(stats.live_bytes) + "\n";
+  }
+  text += "weights " + bytes_text(stats.weight_bytes) + ": " + bytes_text(stats.borrowed_bytes) +
+          " used in the file, " + bytes_text(stats.copied_bytes) + " copied, " +
+          bytes_text(stats.packed_bytes) + " packed\n";
+  text += "create  " + time_text(double(stats.create_ns)) + "\n";
+  for (const ordered_json& warning : list("warnings"))
+    text += "warning " + printable(warning.is_string() ? warning.get<std::string>() : warning.dump()) + "\n";
+  output.print(text);
   return Exit::kOk;
 }
 

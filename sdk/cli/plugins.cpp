@@ -108,7 +108,7 @@ Exit plugins_explain(const Common& common, const std::string& kind, Output& outp
   }
   const Runtime runtime(common);
   StringSink text;
-  check(belay_runtime_explain(runtime.get(), to_str(whole), text.sink()), Stage::kConfigure);
+  check(belay_runtime_explain(runtime.get().get(), to_str(whole), text.sink()), Stage::kConfigure);
   std::string explanation = std::move(text).str();
   if (output.json) {
     output.document("belay.plugins-explain/1", {{"kind", whole}, {"explanation", explanation}});

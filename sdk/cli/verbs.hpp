@@ -39,8 +39,9 @@ Exit bench(const BenchOptions& options, Output& output);
 struct InspectOptions {
   Common common;
   std::string model;
-  bool text = false;  // the frozen graph
-  bool all = false;   // every kernel, not only one line per kind
+  InputOptions inputs;  // only shapes
+  bool text = false;    // the frozen graph
+  bool all = false;     // every kernel, not only one line per kind
 };
 Exit inspect(const InspectOptions& options, Output& output);
 

@@ -7,9 +7,9 @@ list=$(dirname "${BASH_SOURCE[0]}")/packages.txt
 [ $# -gt 0 ] || set -- build test
 for group in "$@"; do
   case $group in
-    build | test) ;;
+    build | test | ocr | npm) ;;
     *)
-      echo "install: unknown group '$group', want build or test" >&2
+      echo "install: unknown group '$group', want build, test, ocr or npm" >&2
       exit 2
       ;;
   esac
