@@ -43,6 +43,7 @@ template <class From, class To>
 struct Quantize {
   Channels c;
   bool has_zero;
+  using Scale = std::conditional_t<std::is_same_v<From, int32_t>, float, From>;
   void operator()(const Run& run) const {
     run.parallel(c.outer * c.channels, grain_of(double(c.inner)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) loop(run, i, 0, c.inner);
@@ -50,7 +51,7 @@ struct Quantize {
   }
   void loop(const Run& run, int64_t i, int64_t from, int64_t to) const {
     const int64_t channel = i % c.channels;
-    const float scale = Compute<From>::load(run.in<From>(1)[channel]);
+    const float scale = Compute<Scale>::load(run.in<Scale>(1)[channel]);
     const int32_t zero = has_zero ? int32_t(run.in<To>(2)[channel]) : 0;
     const From* x = run.in<From>(0) + i * c.inner;
     To* y = run.out<To>(0) + i * c.inner;
@@ -61,9 +62,9 @@ struct Quantize {
 constexpr TypeMask kQuantized = kI8 | kU8 | types_of(BELAY_DT_INT16, BELAY_DT_UINT16);
 
 Status prepare_quantize(OpContext& op) {
-  if (op.dtype(1) != op.dtype(0))
-    return op.bad("scale is of type " + std::string(dtype_name(op.dtype(1))) + ", want the input's, " +
-                  std::string(dtype_name(op.dtype(0))));
+  const uint32_t scale_type = op.dtype(0) == BELAY_DT_INT32 ? BELAY_DT_FLOAT32 : op.dtype(0);
+  if (op.dtype(1) != scale_type)
+    return op.bad("scale is of type " + std::string(dtype_name(op.dtype(1))) + ", want " + std::string(dtype_name(scale_type)));
   BELAY_ASSIGN(const Channels c, channels_of(op));
   uint32_t to = op.has(2) ? op.dtype(2) : BELAY_DT_UINT8;
   if (!op.has(2) && op.attr().int_or("output_dtype", 0)) to = uint32_t(op.attr().int_or("output_dtype", 0));
@@ -148,7 +149,7 @@ Status prepare_dynamic_quantize(OpContext& op) {
 }  // namespace
 
 void add_quantize(Registry& registry) {
-  registry.add({.op = "QuantizeLinear", .prepare = prepare_quantize, .types = {kF32 | kF16 | kBf16 | kI32, kF32 | kF16 | kBf16 | kI32, kQuantized},
+  registry.add({.op = "QuantizeLinear", .prepare = prepare_quantize, .types = {kF32 | kF16 | kBf16 | kI32, kF32 | kF16 | kBf16, kQuantized},
                 .min_inputs = 2, .max_inputs = 3});
   registry.add({.op = "DequantizeLinear", .prepare = prepare_dequantize, .types = {kQuantized | kI32, kF32 | kF16 | kBf16, kQuantized | kI32},
                 .min_inputs = 2, .max_inputs = 3});

@@ -4,6 +4,24 @@
 
 namespace belay::cpu {
 
+// Each adds the operators of one file.
+void add_unary(Registry&);
+void add_binary(Registry&);
+void add_movement(Registry&);
+void add_gather(Registry&);
+void add_shaping(Registry&);
+void add_reduce(Registry&);
+void add_select(Registry&);
+void add_sort(Registry&);
+void add_cast(Registry&);
+void add_quantize(Registry&);
+void add_losses(Registry&);
+void add_einsum(Registry&);
+void add_detection(Registry&);
+void add_signal(Registry&);
+void add_misc(Registry&);
+void add_random(Registry&);
+
 Registry::Registry() {
   add_heavy(*this);
   add_unary(*this);
@@ -13,10 +31,15 @@ Registry::Registry() {
   add_shaping(*this);
   add_reduce(*this);
   add_select(*this);
+  add_sort(*this);
   add_cast(*this);
   add_quantize(*this);
   add_losses(*this);
   add_einsum(*this);
+  add_detection(*this);
+  add_signal(*this);
+  add_misc(*this);
+  add_random(*this);
 }
 
 const OpDef* Registry::find(std::string_view domain, std::string_view op) const {

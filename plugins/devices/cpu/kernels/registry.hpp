@@ -92,17 +92,5 @@ class Registry {
   std::multimap<std::string_view, PatternDef> patterns_;
 };
 
-// Each adds the operators of one file.
-void add_unary(Registry&);
-void add_binary(Registry&);
-void add_movement(Registry&);
-void add_gather(Registry&);
-void add_shaping(Registry&);
-void add_reduce(Registry&);
-void add_select(Registry&);
-void add_cast(Registry&);
-void add_quantize(Registry&);
-void add_losses(Registry&);
-void add_einsum(Registry&);
 
 }  // namespace belay::cpu

@@ -1,0 +1,189 @@
+#include "ir/infer.hpp"
+
+#include "ir/evaluate.hpp"
+#include "ir/infer_context.hpp"
+
+#include <unordered_map>
+
+namespace belay::ir {
+namespace {
+
+const std::unordered_map<std::string_view, Rule>& rules() {
+  static const std::unordered_map<std::string_view, Rule> all = [] {
+    std::unordered_map<std::string_view, Rule> out;
+    for (const auto family : {elementwise_rules(), movement_rules(), selection_rules(), nn_rules(), misc_rules()})
+      for (const RuleEntry& entry : family) out.insert(entry);
+    return out;
+  }();
+  return all;
+}
+
+// What holds for both types: a dim that differs is unknown.
+Type meet(const Type& a, const Type& b) {
+  if (a.kind != b.kind || a.dtype != b.dtype) return a.kind == b.kind ? Type{a.kind, 0, false, {}, nullptr} : Type{};
+  Type out = a;
+  if (!a.ranked || !b.ranked || a.dims.size() != b.dims.size()) {
+    out.ranked = false;
+    out.dims.clear();
+    return out;
+  }
+  for (size_t i = 0; i < out.dims.size(); ++i)
+    if (out.dims[i] != b.dims[i]) out.dims[i] = kUnknown;
+  return out;
+}
+
+// Arithmetic over partly known shapes: only what keeps a symbol a symbol or has both sides known.
+void fold_partial(Infer& at) {
+  const std::string& op = at.node().op;
+  if (op != "Mul" && op != "Add" && op != "Sub" && op != "Div" && op != "Cast" && op != "Identity") return;
+  const auto a = at.ints(0);
+  if (!a) return;
+  if (op == "Cast" || op == "Identity") {
+    if (op == "Identity" || at.node().int_or("to", 0) == BELAY_DT_INT64 || at.node().int_or("to", 0) == BELAY_DT_INT32)
+      at.set_partial(0, *a);
+    return;
+  }
+  const auto b = at.ints(1);
+  if (!b || (at.dtype(0) != BELAY_DT_INT64 && at.dtype(0) != BELAY_DT_INT32)) return;
+  if (a->size() != b->size() && a->size() != 1 && b->size() != 1) return;
+  if (a->empty() || b->empty()) return;
+  Dims out(std::max(a->size(), b->size()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const int64_t x = (*a)[a->size() == 1 ? 0 : i], y = (*b)[b->size() == 1 ? 0 : i];
+    if (x < 0 || y < 0) {
+      const bool same = (op == "Mul" || op == "Div") ? y == 1 : y == 0;
+      const bool swapped = (op == "Mul" && x == 1) || (op == "Add" && x == 0);
+      out[i] = same ? x : swapped ? y : kUnknown;
+    } else if (op == "Mul") {
+      out[i] = dim_mul(x, y);
+    } else if (op == "Add") {
+      out[i] = x + y;
+    } else if (op == "Sub") {
+      out[i] = x - y < 0 ? kUnknown : x - y;  // a negative number would read as a symbol
+    } else {
+      out[i] = y == 0 ? kUnknown : x / y;
+    }
+  }
+  at.set_partial(0, std::move(out));
+}
+
+Status infer_if(Env& env, const Node& node) {
+  const GraphId yes = node.graph_or_none("then_branch"), no = node.graph_or_none("else_branch");
+  if (yes == BELAY_NONE || no == BELAY_NONE) return {Code::kInvalidArgument, "A branch of " + node.label() + " is missing."};
+  // Shapes that do not fit in a branch are told when it is taken: models guard such code by the condition.
+  if (!infer_graph(env, yes).ok() || !infer_graph(env, no).ok()) return {};
+  const Graph &a = env.model->graphs[yes], &b = env.model->graphs[no];
+  if (a.outputs.size() < node.outputs.size() || b.outputs.size() < node.outputs.size())
+    return {Code::kInvalidArgument, "A branch of " + node.label() + " has too few outputs."};
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (node.outputs[i] != BELAY_NONE) env.types[node.outputs[i]] = meet(env.type(a.outputs[i]), env.type(b.outputs[i]));
+  return {};
+}
+
+// Bodies of loops see their state with unknown dims: it may change its shape from one iteration to the next.
+Status infer_body(Env& env, const Node& node) {
+  const GraphId body = node.graph_or_none("body");
+  if (body == BELAY_NONE) return {Code::kInvalidArgument, "The body of " + node.label() + " is missing."};
+  const Graph& graph = env.model->graphs[body];
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const ValueId input = graph.inputs[i];
+    Type type = env.model->values[input].type;
+    if (node.is("Loop") && i == 0) type = Type::tensor(BELAY_DT_INT64, {});
+    else if (node.is("Loop") && i == 1) type = Type::tensor(BELAY_DT_BOOL, {});
+    else if (type.is_tensor()) type = Type::unranked(type.dtype ? type.dtype : env.type(node.is("Loop") ? node.input(i) : BELAY_NONE).dtype);
+    else if (!type.kind && node.is("Loop")) type = env.type(node.input(i)).is_tensor() ? Type::unranked(env.type(node.input(i)).dtype) : env.type(node.input(i));
+    env.types[input] = type;
+  }
+  if (!infer_graph(env, body).ok()) return {};
+  if (node.is("SequenceMap")) {
+    for (size_t i = 0; i < node.outputs.size() && i < graph.outputs.size(); ++i)
+      if (node.outputs[i] != BELAY_NONE) env.types[node.outputs[i]] = Type::sequence(Type::unranked(env.type(graph.outputs[i]).dtype));
+    return {};
+  }
+  const size_t skip = node.is("Loop") ? 1 : 0;
+  const size_t state = node.is("Loop") ? (node.inputs.size() > 2 ? node.inputs.size() - 2 : 0) : 0;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == BELAY_NONE || i + skip >= graph.outputs.size()) continue;
+    const Type& type = env.type(graph.outputs[i + skip]);
+    Type out = type.is_tensor() ? Type::unranked(type.dtype) : type;
+    if (node.is("Loop") && i >= state && type.is_tensor() && type.ranked) {  // stacked along a new first axis
+      out = type;
+      out.dims.insert(out.dims.begin(), kUnknown);
+    }
+    env.types[node.outputs[i]] = out;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status infer(Env& env, const Node& node) {
+  for (const ValueId value : node.outputs)
+    if (value != BELAY_NONE) env.types[value] = {};
+  const bool known_domain = node.domain.empty() || node.domain == "com.microsoft" || node.domain.starts_with("ai.onnx.preview");
+  if (!known_domain) return {};
+  const auto rule = rules().find(node.op);
+  if (rule == rules().end()) return {};
+  Infer at(env, node);
+  return rule->second(at);
+}
+
+Status infer_graph(Env& env, GraphId graph) {
+  for (const NodeId id : env.model->graphs[graph].nodes) {
+    const Node& node = env.model->nodes[id];
+    if (node.is("If")) {
+      BELAY_TRY(infer_if(env, node));
+    } else if (node.is("Loop") || node.is("Scan") || node.is("SequenceMap")) {
+      BELAY_TRY(infer_body(env, node));
+    } else {
+      BELAY_TRY(infer(env, node));
+      Infer at(env, node);
+      if (node.domain.empty()) fold_partial(at);
+    }
+    // Where nothing follows, what the model declares is better than nothing.
+    for (const ValueId value : node.outputs) {
+      if (value == BELAY_NONE) continue;
+      const Type& declared = env.model->values[value].type;
+      Type& type = env.types[value];
+      if (!type.kind) {
+        type = declared;
+        if (!declared.concrete()) continue;
+        type.ranked = false;  // but a declared shape is only a claim
+        type.dims.clear();
+      } else if (type.is_tensor() && type.dtype == BELAY_DT_UNDEFINED) {
+        type.dtype = declared.dtype;
+      }
+    }
+  }
+  return {};
+}
+
+uint64_t shape_inputs(const Node& node) {
+  if (!node.domain.empty()) return 0;
+  static const std::unordered_map<std::string_view, uint64_t> table = {
+      {"Reshape", 2}, {"Expand", 2}, {"ConstantOfShape", 1}, {"Range", 7}, {"Tile", 2}, {"Slice", 2 + 4 + 8 + 16},
+      {"Pad", 2 + 8}, {"Resize", 2 + 4 + 8}, {"TopK", 2}, {"OneHot", 2}, {"Squeeze", 2}, {"Unsqueeze", 2}, {"Split", 2},
+      {"ReduceSum", 2}, {"ReduceMax", 2}, {"ReduceMin", 2}, {"ReduceMean", 2}, {"ReduceProd", 2}, {"ReduceL1", 2},
+      {"ReduceL2", 2}, {"ReduceLogSum", 2}, {"ReduceLogSumExp", 2}, {"ReduceSumSquare", 2}, {"HannWindow", 1},
+      {"HammingWindow", 1}, {"BlackmanWindow", 1}, {"MelWeightMatrix", 3}, {"MaxUnpool", 4}, {"DFT", 2 + 4},
+      {"STFT", 2 + 8}, {"Col2Im", 2 + 4}, {"If", 1},
+  };
+  const auto at = table.find(node.op);
+  if (at == table.end()) return 0;
+  uint64_t bits = at->second;
+  // The region of interest counts for one mode only.
+  if (node.op == "Resize" && node.string_or("coordinate_transformation_mode", "") != "tf_crop_and_resize") bits &= ~uint64_t{2};
+  return bits;
+}
+
+bool is_random(const Node& node) {
+  return node.op.starts_with("Random") || node.op == "Bernoulli" || node.op == "Multinomial" ||
+         (node.op == "Dropout" && node.input(2) != BELAY_NONE);
+}
+
+bool writes_shape(const Node& node) {
+  return node.domain.empty() && (node.op == "NonZero" || node.op == "NonMaxSuppression" || node.op == "Unique" ||
+                                 node.op == "Compress" || node.op == "StringNormalizer");
+}
+
+}  // namespace belay::ir

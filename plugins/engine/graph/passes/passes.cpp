@@ -1,0 +1,68 @@
+#include "passes/passes.hpp"
+
+#include "ir/infer.hpp"
+
+namespace belay::passes {
+namespace {
+
+constexpr Pass kPasses[] = {
+    {"version-lift", "brings each node to the newest definition up to opset 17", lift_versions},
+    {"constant-folding", "runs nodes whose inputs are constant", fold_constants},
+    {"identity", "drops Identity, and Dropout outside training", drop_identities},
+    {"inline-if", "puts the branch of a constant condition in place of its If", inline_branches},
+    {"affine-folding", "folds scale and shift into the weights before them", fold_affine},
+    {"dead-code", "drops nodes that nobody reads", remove_dead_code},
+};
+
+}  // namespace
+
+std::span<const Pass> all_passes() { return kPasses; }
+
+Result<ir::Env> infer_model(const ir::Model& model) {
+  ir::Env env(model);
+  for (const ir::ValueId input : model.graphs[0].inputs) env.types[input] = model.values[input].type;
+  BELAY_TRY(ir::infer_graph(env, 0));
+  return env;
+}
+
+Result<std::vector<Ran>> run_passes(ir::Model& model, const Evaluator& evaluate, const std::set<std::string, std::less<>>& disabled,
+                                    const std::function<uint64_t()>& now) {
+  std::vector<Ran> ran;
+  for (const Pass& pass : kPasses)
+    if (!disabled.contains(pass.name)) ran.push_back({std::string(pass.name), 0, 0});
+  // One pass opens the way for another (a folded condition inlines a branch, whose constants fold), so they go round;
+  // each round but the last takes nodes away or makes constants, so it ends. The bound is for what nobody thought of.
+  for (int round = 0; round < 8; ++round) {
+    uint64_t changes = 0;
+    for (const Pass& pass : kPasses) {
+      if (disabled.contains(pass.name)) continue;
+      Ran& at = *std::find_if(ran.begin(), ran.end(), [&](const Ran& one) { return one.name == pass.name; });
+      const uint64_t begin = now();
+      Result<uint64_t> made = pass.run(model, evaluate);
+      if (!made.ok()) return std::move(made).status().while_doing("running the pass '" + at.name + "'");
+      at.changes += *made;
+      at.ns += now() - begin;
+      changes += *made;
+    }
+    if (!changes) break;
+  }
+  BELAY_ASSIGN(const ir::Env env, infer_model(model));
+  for (ir::ValueId i = 0; i < model.values.size(); ++i) {
+    ir::Value& value = model.values[i];
+    const ir::Type& type = env.type(i);
+    if (value.is_input || value.constant || !type.kind) continue;
+    const ir::Type declared = std::move(value.type);
+    value.type = type;
+    // A name for an unknown dim is worth keeping for whoever reads the signature.
+    if (!type.ranked && declared.kind == type.kind && declared.dtype == type.dtype && declared.ranked) {
+      value.type = declared;
+      for (int64_t& dim : value.type.dims) dim = std::min<int64_t>(dim, ir::kUnknown);
+    } else if (type.ranked && declared.ranked && declared.dims.size() == type.dims.size()) {
+      for (size_t d = 0; d < type.dims.size(); ++d)
+        if (type.dims[d] == ir::kUnknown && declared.dims[d] < 0) value.type.dims[d] = declared.dims[d];
+    }
+  }
+  return ran;
+}
+
+}  // namespace belay::passes

@@ -1,0 +1,170 @@
+// Constant folding, identities, constant branches, dead code.
+#include "ir/evaluate.hpp"
+#include "ir/infer.hpp"
+#include "passes/passes.hpp"
+
+#include <algorithm>
+
+namespace belay::passes {
+namespace {
+
+// Graphs that the main graph reaches, itself included.
+std::vector<ir::GraphId> reachable(const ir::Model& model) {
+  std::vector<ir::GraphId> out{0};
+  for (size_t i = 0; i < out.size(); ++i)
+    for (const ir::NodeId id : model.graphs[out[i]].nodes)
+      for (const ir::GraphId sub : ir::subgraphs_of(model.nodes[id])) out.push_back(sub);
+  return out;
+}
+
+// The outputs of a node, where they are known: elements, not only types.
+std::optional<std::vector<ir::ConstantPtr>> outputs_of(const ir::Env& env, const ir::Node& node, const Evaluator& evaluate) {
+  if (ir::is_random(node) || !ir::subgraphs_of(node).empty()) return std::nullopt;
+  const bool dims_only = node.is("Shape") || node.is("Size");
+  if (!dims_only)
+    for (const ir::ValueId input : node.inputs)
+      if (input != BELAY_NONE && !env.constant(input)) return std::nullopt;
+  if (auto made = ir::evaluate_small(env, node)) return made;
+  if (dims_only) return std::nullopt;
+  for (const ir::ValueId output : node.outputs)
+    if (output != BELAY_NONE && !env.type(output).concrete()) return std::nullopt;
+  return evaluate ? evaluate(env, node) : std::nullopt;
+}
+
+}  // namespace
+
+Result<uint64_t> fold_constants(ir::Model& model, const Evaluator& evaluate) {
+  BELAY_ASSIGN(ir::Env env, infer_model(model));
+  uint64_t changes = 0;
+  for (const ir::GraphId graph : reachable(model)) {
+    std::vector<ir::NodeId> kept;
+    for (const ir::NodeId id : model.graphs[graph].nodes) {
+      const ir::Node& node = model.nodes[id];
+      bool constant_input = false;
+      for (const ir::ValueId input : node.inputs) constant_input |= env.constant(input) != nullptr;
+      // With a constant found in this walk more may be known of the outputs than before it.
+      if (changes && constant_input && ir::subgraphs_of(node).empty()) {
+        std::vector<ir::Type> before;
+        for (const ir::ValueId output : node.outputs) before.push_back(env.type(output));
+        const Status status = ir::infer(env, node);
+        if (!status.ok() && graph == 0) return status;
+        for (size_t i = 0; i < node.outputs.size(); ++i)
+          if (node.outputs[i] != BELAY_NONE && !env.types[node.outputs[i]].kind) env.types[node.outputs[i]] = before[i];
+      }
+      const auto made = outputs_of(env, node, evaluate);
+      if (!made || made->size() < node.outputs.size() || node.outputs.empty()) {
+        kept.push_back(id);
+        continue;
+      }
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i] == BELAY_NONE) continue;
+        env.set_constant(node.outputs[i], (*made)[i]);
+        model.values[node.outputs[i]].constant = (*made)[i];
+        model.values[node.outputs[i]].type = (*made)[i]->type();
+      }
+      ++changes;
+    }
+    model.graphs[graph].nodes = std::move(kept);
+  }
+  return changes;
+}
+
+Result<uint64_t> drop_identities(ir::Model& model, const Evaluator&) {
+  uint64_t changes = 0;
+  for (const ir::GraphId graph : reachable(model)) {
+    std::vector<ir::NodeId> kept;
+    for (const ir::NodeId id : model.graphs[graph].nodes) {
+      const ir::Node& node = model.nodes[id];
+      const ir::ValueId output = node.output(0), input = node.input(0);
+      bool drop = node.is("Identity") && node.inputs.size() == 1;
+      if (node.is("Dropout")) {
+        const ir::ConstantPtr& training = model.constant_of(node.input(2));
+        const auto flag = training ? ir::as_int64s(*training) : std::nullopt;
+        drop = node.version >= 12 && (node.input(2) == BELAY_NONE || (flag && flag->size() == 1 && (*flag)[0] == 0));
+      }
+      if (!drop || output == BELAY_NONE || input == BELAY_NONE) {
+        kept.push_back(id);
+        continue;
+      }
+      const ir::Uses uses(model);
+      if (node.output(1) != BELAY_NONE && !uses.of(node.output(1)).empty()) {  // the mask is wanted
+        kept.push_back(id);
+        continue;
+      }
+      ir::replace_uses(model, uses, output, input);
+      ++changes;
+    }
+    model.graphs[graph].nodes = std::move(kept);
+  }
+  return changes;
+}
+
+Result<uint64_t> inline_branches(ir::Model& model, const Evaluator&) {
+  uint64_t changes = 0;
+  for (const ir::GraphId graph : reachable(model)) {
+    std::vector<ir::NodeId> nodes = std::move(model.graphs[graph].nodes), kept;
+    model.graphs[graph].nodes.clear();
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const ir::Node& node = model.nodes[nodes[i]];
+      const ir::ConstantPtr& condition = node.is("If") ? model.constant_of(node.input(0)) : model.constant_of(BELAY_NONE);
+      const auto flag = condition ? ir::as_int64s(*condition) : std::nullopt;
+      const ir::GraphId branch = !flag || flag->size() != 1 ? BELAY_NONE
+                                                            : node.graph_or_none((*flag)[0] ? "then_branch" : "else_branch");
+      if (branch == BELAY_NONE || model.graphs[branch].outputs.size() < node.outputs.size()) {
+        kept.push_back(nodes[i]);
+        continue;
+      }
+      const std::vector<ir::NodeId> inner = std::move(model.graphs[branch].nodes);
+      model.graphs[branch].nodes.clear();
+      for (const ir::NodeId id : inner) {
+        model.nodes[id].graph = graph;
+        for (const ir::ValueId output : model.nodes[id].outputs)
+          if (output != BELAY_NONE) model.values[output].graph = graph;
+        for (const ir::GraphId sub : ir::subgraphs_of(model.nodes[id])) model.graphs[sub].parent = graph;
+        kept.push_back(id);
+      }
+      // All readers stand after this node: uses are counted over the list as it will be.
+      model.graphs[graph].nodes = kept;
+      model.graphs[graph].nodes.insert(model.graphs[graph].nodes.end(), nodes.begin() + long(i) + 1, nodes.end());
+      const ir::Uses uses(model);
+      for (size_t k = 0; k < node.outputs.size(); ++k)
+        if (node.outputs[k] != BELAY_NONE) ir::replace_uses(model, uses, node.outputs[k], model.graphs[branch].outputs[k]);
+      ++changes;
+    }
+    model.graphs[graph].nodes = std::move(kept);
+  }
+  return changes;
+}
+
+Result<uint64_t> remove_dead_code(ir::Model& model, const Evaluator&) {
+  // Outputs that a node can do without when nobody reads them.
+  static const std::set<std::string_view> optional_outputs = {"MaxPool", "Dropout", "LayerNormalization", "BatchNormalization",
+                                                              "LSTM", "GRU", "RNN", "Unique"};
+  uint64_t changes = 0;
+  for (bool again = true; again;) {
+    again = false;
+    const ir::Uses uses(model);
+    for (const ir::GraphId graph : reachable(model)) {
+      std::vector<ir::NodeId> kept;
+      for (const ir::NodeId id : model.graphs[graph].nodes) {
+        ir::Node& node = model.nodes[id];
+        bool read = false;
+        for (const ir::ValueId output : node.outputs) read |= output != BELAY_NONE && !uses.of(output).empty();
+        if (!read) {
+          again = true;
+          ++changes;
+          continue;
+        }
+        if (node.domain.empty() && optional_outputs.contains(node.op))
+          for (size_t i = 1; i < node.outputs.size(); ++i)
+            if (node.outputs[i] != BELAY_NONE && uses.of(node.outputs[i]).empty()) node.outputs[i] = BELAY_NONE;
+        while (node.outputs.size() > 1 && node.outputs.back() == BELAY_NONE && optional_outputs.contains(node.op)) node.outputs.pop_back();
+        kept.push_back(id);
+      }
+      model.graphs[graph].nodes = std::move(kept);
+    }
+  }
+  return changes;
+}
+
+}  // namespace belay::passes

@@ -1,0 +1,47 @@
+// plan/options.hpp: the table [engine] of the configuration as the engine reads it.
+#pragma once
+
+#include <belay/abi/kernel_provider.h>
+#include <belay/plugin.hpp>
+
+#include <set>
+#include <string>
+
+namespace belay::plan {
+
+struct Options {
+  uint64_t threads = 0;           // 0: the device's
+  uint64_t precision = BELAY_PRECISION_FLOAT32;
+  uint64_t plan_cache = 16;       // plans kept for each graph and each point where shapes depend on data
+  uint64_t plan_cache_bytes = 0;  // of kernels' packed constants and plans' own memory; 0: not bounded
+  uint64_t max_contexts = 16;
+  bool wait_for_context = true;   // false: RESOURCE_EXHAUSTED where all are taken
+  bool fallback = true;           // nodes that no provider of the device claims go to the host
+  bool copy_weights = false;
+  uint64_t fold_limit = 1 << 20;  // bytes that a folded constant may grow beyond its inputs
+  uint64_t memory_limit = 0;      // bytes of one plan's arena; 0: the device's memory
+  std::set<std::string, std::less<>> disabled_passes;
+
+  static Options read(Value table) {
+    Options out;
+    const auto number = [&](const char* key, uint64_t otherwise) {
+      const int64_t value = table[key].as_int(int64_t(otherwise));
+      return value < 0 ? otherwise : uint64_t(value);
+    };
+    out.threads = number("threads", out.threads);
+    if (table["precision"].as_string() == "fast") out.precision = BELAY_PRECISION_FAST;
+    out.plan_cache = number("plan_cache", out.plan_cache);
+    out.plan_cache_bytes = number("plan_cache_bytes", out.plan_cache_bytes);
+    out.max_contexts = number("max_contexts", out.max_contexts);
+    out.wait_for_context = table["contexts_full"].as_string("wait") != "error";
+    out.fallback = table["fallback"].as_string("cpu") != "error";
+    out.copy_weights = table["weights"].as_string("borrow") == "copy";
+    out.fold_limit = number("fold_limit", out.fold_limit);
+    out.memory_limit = number("memory_limit", out.memory_limit);
+    const Value passes = table["disable_passes"];
+    for (uint64_t i = 0; i < passes.count(); ++i) out.disabled_passes.emplace(passes.at(i).as_string());
+    return out;
+  }
+};
+
+}  // namespace belay::plan

@@ -1,0 +1,266 @@
+#include "plan/program.hpp"
+
+#include "plan/memory.hpp"
+
+#include <belay/graph/view.hpp>
+
+#include <algorithm>
+
+namespace belay::plan {
+namespace {
+
+// Values that share bytes are one group, named by the value that a kernel (or an earlier stage) makes.
+class ProgramMaker {
+ public:
+  ProgramMaker(const ir::Model& model, const Target& target, ConstantPool& pool, const Image& image,
+               const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed, Stage& stage)
+      : model_(model), target_(target), pool_(pool), image_(image), before_(before), needed_(needed), stage_(stage) {}
+
+  Status run(const Choice& choice, const std::function<bool(const ir::Node&)>& is_view) {
+    std::set<uint32_t> fused;  // nodes inside claims of several
+    for (const Claim& claim : choice.claims)
+      if (claim.nodes.size() > 1) fused.insert(claim.nodes.begin(), claim.nodes.end());
+    for (uint32_t n = 0; n < image_.nodes.size(); ++n) {
+      const ir::Node& node = *image_.nodes[n];
+      if (!fused.contains(n) && is_view(node)) {
+        root_[node.outputs[0]] = root(stage_.env.resolve(node.inputs[0]));
+        views_.insert(n);
+      }
+    }
+    for (const Claim& claim : choice.claims)
+      if (claim.nodes.size() > 1 || !views_.contains(claim.nodes[0])) claims_.push_back(&claim);
+    BELAY_TRY(prepare_kernels());
+    if (!stage_.unfit.empty()) return {};
+    find_homes();
+    BELAY_TRY(place());
+    return build();
+  }
+
+ private:
+  ir::ValueId root(ir::ValueId value) const {
+    const auto at = root_.find(value);
+    return at == root_.end() ? value : at->second;
+  }
+
+  uint64_t bytes_of(ir::ValueId value) const {
+    const ir::Type& type = stage_.env.types[value];
+    return dtype_bytes(type.dtype, element_count(type.dims).value_or(0)).value_or(0);
+  }
+
+  Status prepare_kernels() {
+    for (const Claim* claim : claims_) {
+      BELAY_ASSIGN(PreparedPtr kernel, prepare(target_.hal, image_, *claim, target_.info, target_.threads(), target_.options.precision));
+      if ((*kernel)->kernel.hdr.flags & BELAY_KERNEL_WRITES_SHAPE) {  // no program can give it memory while it runs
+        for (const uint32_t node : claim->nodes) stage_.unfit.push_back(image_.nodes[node]->id);
+        continue;
+      }
+      stage_.packed_bytes += (*kernel)->packed_bytes;
+      KernelInfo& info = stage_.infos.emplace_back();
+      for (const uint32_t node : claim->nodes) {
+        info.node += (info.node.empty() ? "" : " + ") + image_.nodes[node]->name;
+        info.op += (info.op.empty() ? "" : "+") + image_.nodes[node]->op;
+      }
+      info.provider = claim->provider.key;
+      info.implementation = to_string((*kernel)->implementation);
+      info.reason = to_string((*kernel)->reason);
+      info.cost_ns = (*kernel)->kernel.cost_ns ? (*kernel)->kernel.cost_ns : claim->cost_ns;
+      stage_.kernels.push_back(std::move(kernel));
+    }
+    return {};
+  }
+
+  // Decides which values get memory of their own and which are places in the arena.
+  void find_homes() {
+    std::set<ir::ValueId> own;  // groups that outlive the program
+    for (const ir::ValueId value : needed_) {
+      const ir::ValueId group = root(value);
+      if (before_.contains(group)) {
+        if (group != value) stage_.views.emplace_back(value, group);
+      } else if (stage_.available.contains(group)) {
+        own.insert(group);
+      }
+    }
+    for (const ir::ValueId group : own) {
+      Made& made = stage_.made.emplace_back();
+      made.bytes = bytes_of(group);
+      made.members.push_back(group);
+      made.binding = value_binding(group);
+      for (const ir::ValueId value : needed_)
+        if (value != group && root(value) == group) made.members.push_back(value);
+    }
+    own_ = std::move(own);
+  }
+
+  uint32_t value_binding(ir::ValueId value) {
+    const auto [at, fresh] = value_bindings_.try_emplace(value, uint32_t(stage_.bindings.size()));
+    if (fresh) {
+      Binding& binding = stage_.bindings.emplace_back();
+      binding.kind = Binding::kValue;
+      binding.value = value;
+    }
+    return at->second;
+  }
+
+  bool in_arena(ir::ValueId group) const {
+    return !before_.contains(group) && !own_.contains(group) && !stage_.env.constants[group];
+  }
+
+  Status place() {
+    std::vector<belay_pair> in_place;
+    std::vector<ir::ValueId> groups;
+    for (uint64_t step = 0; step < claims_.size(); ++step) {
+      const Claim& claim = *claims_[step];
+      for (const uint32_t value : claim.outputs) {
+        if (value == BELAY_NONE) continue;
+        const ir::ValueId group = root(image_.values[value]);
+        if (!in_arena(group) || arena_of_.contains(group)) continue;
+        arena_of_[group] = uint32_t(buffers_.size());
+        buffers_.push_back({bytes_of(group), step, step + 1});
+        groups.push_back(group);
+      }
+      for (const uint32_t value : claim.inputs) {
+        if (value == BELAY_NONE) continue;
+        if (const auto at = arena_of_.find(root(image_.values[value])); at != arena_of_.end()) buffers_[at->second].end = step + 1;
+      }
+      if ((*stage_.kernels[step])->workspace_bytes) {
+        workspace_of_[step] = uint32_t(buffers_.size());
+        buffers_.push_back({(*stage_.kernels[step])->workspace_bytes, step, step + 1});
+      }
+    }
+    for (uint64_t step = 0; step < claims_.size(); ++step) add_in_place(step, in_place);
+    BELAY_ASSIGN(places_, place_buffers(target_.hal, buffers_, in_place));
+    const uint64_t limit = target_.options.memory_limit ? target_.options.memory_limit : target_.info.memory_bytes;
+    if (limit && places_.bytes > limit)
+      return {Code::kResourceExhausted, "The plan needs " + std::to_string(places_.bytes) + " bytes for intermediate tensors, the limit is " + std::to_string(limit) + "."};
+    stage_.arena_bytes = places_.bytes;
+    stage_.live_bytes = places_.live_bytes;
+    return {};
+  }
+
+  void add_in_place(uint64_t step, std::vector<belay_pair>& out) const {
+    const Claim& claim = *claims_[step];
+    for (const belay_in_place& pair : claim.in_place) {
+      const uint32_t in = claim.inputs[pair.input], result = claim.outputs[pair.output];
+      if (in == BELAY_NONE || result == BELAY_NONE) continue;
+      const ir::ValueId from = root(image_.values[in]), to = root(image_.values[result]);
+      const auto a = arena_of_.find(from), b = arena_of_.find(to);
+      if (a == arena_of_.end() || b == arena_of_.end() || buffers_[a->second].end != step + 1) continue;
+      // A value that the kernel reads by two arguments may be wanted by the other after it was overwritten.
+      const auto same = [&](uint32_t value) { return value != BELAY_NONE && root(image_.values[value]) == from; };
+      if (std::count_if(claim.inputs.begin(), claim.inputs.end(), same) > 1) continue;
+      out.push_back({a->second, b->second});
+    }
+  }
+
+  Status build() {
+    if (claims_.empty()) return {};
+    // Constants that no kernel packed need a place.
+    std::vector<ir::ConstantPtr> constants;
+    std::unordered_map<ir::ValueId, size_t> constant_at;
+    for (size_t k = 0; k < claims_.size(); ++k)
+      for (size_t i = 0; i < claims_[k]->inputs.size(); ++i) {
+        const uint32_t value = claims_[k]->inputs[i];
+        if (value == BELAY_NONE || !image_.constants[value] || (i < 64 && ((*stage_.kernels[k])->unused_inputs >> i & 1))) continue;
+        const ir::ValueId id = image_.values[value];
+        if (constant_at.try_emplace(id, constants.size()).second) constants.push_back(stage_.env.constants[id]);
+      }
+    BELAY_ASSIGN(const std::vector<ConstantPlace> places, pool_.place(constants));
+    std::map<std::pair<const void*, const void*>, uint32_t> constant_bindings;
+    uint32_t arena_binding = BELAY_NONE;
+    const auto arena = [&] {
+      if (arena_binding == BELAY_NONE) {
+        arena_binding = uint32_t(stage_.bindings.size());
+        stage_.bindings.emplace_back();
+      }
+      return arena_binding;
+    };
+
+    std::vector<std::vector<belay_arg>> args(claims_.size());
+    std::vector<belay_node> nodes(claims_.size());
+    std::vector<std::string> names(claims_.size());
+    for (size_t k = 0; k < claims_.size(); ++k) {
+      const Claim& claim = *claims_[k];
+      const auto add = [&](uint32_t value, uint32_t access, bool unused) {
+        belay_arg& arg = args[k].emplace_back();
+        arg.kind = BELAY_ARG_BUFFER;
+        arg.binding = BELAY_NO_BINDING;
+        if (value == BELAY_NONE || unused) return;
+        arg.access = access;
+        const ir::ValueId id = image_.values[value], group = root(id);
+        if (image_.constants[value]) {
+          const ConstantPlace& place = places[constant_at[id]];
+          const auto [at, fresh] = constant_bindings.try_emplace({place.host, place.buffer}, uint32_t(stage_.bindings.size()));
+          if (fresh) {
+            Binding& binding = stage_.bindings.emplace_back();
+            binding.kind = Binding::kConstant;
+            binding.place = place;
+          }
+          arg.binding = at->second;
+          arg.value = place.offset;
+          arg.bytes = stage_.env.constants[id]->bytes;
+          return;
+        }
+        arg.bytes = bytes_of(id);
+        if (const auto at = arena_of_.find(group); at != arena_of_.end()) {
+          arg.binding = arena();
+          arg.value = places_.offsets[at->second];
+        } else {
+          arg.binding = value_binding(group);
+        }
+      };
+      for (size_t i = 0; i < claim.inputs.size(); ++i)
+        add(claim.inputs[i], BELAY_ACCESS_READ, i < 64 && ((*stage_.kernels[k])->unused_inputs >> i & 1));
+      for (const uint32_t value : claim.outputs) add(value, BELAY_ACCESS_WRITE, false);
+      if (const auto at = workspace_of_.find(k); at != workspace_of_.end()) {
+        belay_arg& arg = args[k].emplace_back();
+        arg.kind = BELAY_ARG_BUFFER;
+        arg.binding = arena();
+        arg.value = places_.offsets[at->second];
+        arg.bytes = buffers_[at->second].bytes;
+        arg.access = BELAY_ACCESS_READ | BELAY_ACCESS_WRITE;
+      }
+      names[k] = image_.nodes[claim.nodes.back()]->label();
+      nodes[k].hdr.struct_size = sizeof(belay_node);
+      nodes[k].kernel = &stage_.kernels[k]->kernel();
+      nodes[k].args = args[k].data();
+      nodes[k].arg_count = args[k].size();
+      nodes[k].name = to_str(names[k]);
+    }
+    std::vector<const belay_node*> pointers;
+    for (const belay_node& node : nodes) pointers.push_back(&node);
+    belay_program_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.nodes = pointers.data();
+    req.node_count = pointers.size();
+    req.binding_count = stage_.bindings.size();
+    belay_obj* program = nullptr;
+    BELAY_TRY(target_.hal.check(target_.hal.vt->program_create(target_.hal.host, target_.device, &req, &program)));
+    stage_.program = {target_.hal, program};
+    return {};
+  }
+
+  const ir::Model& model_;
+  const Target& target_;
+  ConstantPool& pool_;
+  const Image& image_;
+  const std::set<ir::ValueId>&before_, &needed_;
+  Stage& stage_;
+  std::vector<const Claim*> claims_;
+  std::set<uint32_t> views_;
+  std::set<ir::ValueId> own_;
+  std::unordered_map<ir::ValueId, ir::ValueId> root_;
+  std::unordered_map<ir::ValueId, uint32_t> value_bindings_, arena_of_;
+  std::map<uint64_t, uint32_t> workspace_of_;
+  std::vector<ArenaBuffer> buffers_;
+  ArenaPlan places_;
+};
+
+}  // namespace
+
+Status make_program(const ir::Model& model, const Target& target, ConstantPool& pool, const Image& image,
+                    const Choice& choice, const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed,
+                    const std::function<bool(const ir::Node&)>& is_view, Stage& stage) {
+  return ProgramMaker(model, target, pool, image, before, needed, stage).run(choice, is_view);
+}
+
+}  // namespace belay::plan

@@ -1,0 +1,145 @@
+// schedule/executable.hpp: a loaded model and its execution contexts, behind the tables of belay/abi/engine.h.
+#pragma once
+
+#include "schedule/session.hpp"
+
+#include <belay/abi/engine.h>
+
+#include <condition_variable>
+
+namespace belay::schedule {
+
+struct PassCount {
+  std::string name;
+  uint64_t changes = 0, ns = 0;
+};
+
+// What loading did before there was an executable; for describe().
+struct LoadReport {
+  std::string name;
+  std::vector<PassCount> passes;
+  uint64_t import_ns = 0, passes_ns = 0, plan_ns = 0;
+};
+
+class Context;
+
+class Executable {
+ public:
+  // Plans at once where all inputs' shapes are known. `sources` are those of the model. Takes the model over.
+  static Result<std::unique_ptr<Executable>> create(std::unique_ptr<ir::Model> model, plan::Target target, LoadReport report);
+  ~Executable();
+
+  // From the pool, or a new one; waits or fails where `max_contexts` are in use.
+  Result<std::unique_ptr<Context>> take_context();
+  void give_back(std::unique_ptr<Context> context);
+
+  void stats(belay_executable_stats& out) const;
+  void describe(belay_sink sink) const;
+
+  struct Io {
+    ir::ValueId value;
+    std::string name;
+    uint32_t kind, dtype, rank, optional;
+    std::vector<int64_t> dims;
+    std::vector<std::string> symbol_texts;
+    std::vector<belay_str> symbols;
+  };
+  const std::vector<Io>& inputs() const { return inputs_; }
+  const std::vector<Io>& outputs() const { return outputs_; }
+  Shared& shared() { return shared_; }
+  const ir::Model& model() const { return *model_; }
+  const plan::Target& target() const { return target_; }
+  const std::string& name() const { return report_.name; }
+  // The plan that stats and describe speak of.
+  void remember(const plan::StagePtr& stage);
+  static const belay_executable_vt& table();
+
+ private:
+  Executable(std::unique_ptr<ir::Model> model, plan::Target target, LoadReport report);
+  Io io_of(ir::ValueId value) const;
+  Status plan_ahead();
+
+  const std::unique_ptr<ir::Model> model_;
+  const plan::Target target_;
+  LoadReport report_;
+  plan::ConstantPool pool_;
+  plan::Planner planner_;
+  PlanCounters counters_;
+  Shared shared_;
+  std::vector<Io> inputs_, outputs_;
+  uint64_t weight_bytes_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable context_free_;
+  std::vector<std::unique_ptr<Context>> idle_;
+  std::vector<Context*> all_;
+  plan::StagePtr latest_;
+};
+
+// One run at a time.
+class Context {
+ public:
+  static Result<std::unique_ptr<Context>> create(Executable& of);
+
+  Status set_input(uint64_t index, const belay_datum* datum);
+  Status set_output(uint64_t index, const belay_tensor* tensor);
+  Status run();
+  // True: it was started and `completion` will be called.
+  Result<bool> run_async(belay_completion completion);
+  Result<const belay_datum*> output(uint64_t index);
+  // Forgets what was set, for the next user.
+  void reset();
+
+  Executable& executable() { return executable_; }
+  // Read by stats while the context runs.
+  std::atomic<uint64_t> runs{0}, input_copied{0}, output_copied{0};
+  static const belay_context_vt& table();
+
+ private:
+  struct Input {
+    bool set = false;
+    Value value;
+    StorageRef copy;  // where the caller's data could not be used in place
+  };
+  struct Output {
+    belay_tensor user{};  // data or buffer null: the context's own memory
+    std::vector<int64_t> user_dims;
+    void* user_data = nullptr;
+    // What `output` gives; items nest.
+    std::vector<std::unique_ptr<belay_tensor>> tensors;
+    std::vector<std::unique_ptr<belay_datum>> data;
+    std::vector<std::unique_ptr<std::vector<const belay_datum*>>> lists;
+    std::vector<Value> keep;
+    const belay_datum* datum = nullptr;
+  };
+
+  Context(Executable& of, plan::Stream stream);
+  Result<Value> take_tensor(uint64_t index, const belay_tensor& tensor);
+  Result<Value> take_datum(uint64_t index, const belay_datum& datum);
+  Status check_type(uint64_t index, const Value& value) const;
+  Status prepare();
+  Status rebind();
+  Status run_frame();
+  Status collect();
+  Status copy_results();
+  const belay_datum* describe_value(Output& to, const Value& value);
+  bool overlaps_input(const void* data, uint64_t bytes) const;
+
+  Executable& executable_;
+  plan::Stream stream_;
+  Session session_;
+  Frame frame_;
+  std::vector<Input> inputs_;
+  std::vector<Output> outputs_;
+  plan::StagePtr stage_;
+  bool shapes_changed_ = true;    // the plan must be looked up
+  bool memory_changed_ = true;    // addresses must be bound again
+  bool simple_ = false;           // one stage, nothing on the host: bindings hold over runs
+  bool copies_ = false;           // results must be copied after a run
+  bool collected_ = false;
+  bool needs_recover_ = false;    // an asynchronous run failed
+  std::vector<std::vector<uint32_t>> bindings_of_input_;
+  belay_completion waiting_{};
+};
+
+}  // namespace belay::schedule

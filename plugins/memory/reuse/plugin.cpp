@@ -1,0 +1,63 @@
+// The plugin `reuse`: a memory policy that places all tensors of a graph in one arena from their lifetimes.
+#include "planner/planner.hpp"
+
+#include <belay/plugin.hpp>
+
+#include <cstring>
+
+namespace {
+
+struct Policy {
+  const belay_host& host;
+};
+
+uint64_t serves(belay_obj*) noexcept { return BELAY_POLICY_PLAN; }
+
+belay_status plan(belay_obj* object, const belay_plan_req* req, belay_plan_result* result) noexcept {
+  return belay::guard(belay::self<Policy>(object).host, [&] { return belay::reuse::plan(*req, *result); });
+}
+
+// It holds no memory at all.
+belay_status stats(belay_obj*, belay_policy_stats* inout) noexcept {
+  belay_policy_stats none{};
+  none.hdr = inout->hdr;
+  std::memcpy(inout, &none, std::min<size_t>(inout->hdr.struct_size, sizeof none));
+  return BELAY_OK;
+}
+
+void destroy(belay_obj* object) noexcept { delete &belay::self<Policy>(object); }
+
+constexpr belay_memory_policy_vt kTable{.hdr = {sizeof(belay_memory_policy_vt), 0, nullptr},
+                                        .serves = serves,
+                                        .plan = plan,
+                                        .place = nullptr,
+                                        .release = nullptr,
+                                        .segment_add = nullptr,
+                                        .segment_remove = nullptr,
+                                        .trim = nullptr,
+                                        .bind = nullptr,
+                                        .stats = stats,
+                                        .destroy = destroy};
+
+struct Plugin {
+  const belay_host& host;
+  static belay::Result<std::unique_ptr<Plugin>> open(const belay_host& host, belay::Value) {
+    return std::make_unique<Plugin>(Plugin{host});
+  }
+};
+
+belay_status create(belay_ctx* ctx, const belay_value*, belay_created* out) noexcept {
+  const belay_host& host = belay::state<Plugin>(ctx).host;
+  return belay::guard(host, [&]() -> belay::Status {
+    belay::give(out, std::make_unique<Policy>(Policy{host}), kTable);
+    return {};
+  });
+}
+
+constexpr belay_component kComponent{{sizeof(belay_component), 0, nullptr}, belay::literal(BELAY_MEMORY_POLICY_KIND),
+                                     belay::literal("reuse"), nullptr, create};
+constexpr const belay_component* kComponents[] = {&kComponent};
+
+}  // namespace
+
+BELAY_DEFINE_PLUGIN(Plugin, "reuse", "0.1.0", kComponents)
