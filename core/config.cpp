@@ -173,6 +173,8 @@ void Config::finish(Node& table, const std::vector<Field>& fields) {
   for (const Field& field : fields) {
     Node* node = table.find(field.key);
     if (!node) continue;
+    if (field.flags & kDeprecated && node->origin != "default")
+      warnings_.push_back("config " + node->origin + ": key " + quote(field.key) + " is deprecated: " + field.doc);
     if (node->type == BELAY_VALUE_STRING) one(*node, field);
     if (node->type == BELAY_VALUE_LIST)
       for (const Node::Member& member : node->members) one(*member.node, field);

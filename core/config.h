@@ -57,6 +57,8 @@ class Config {
     std::string key, where;
   };
   const std::vector<NamedComponent>& named_components() const { return named_; }
+  // Sentences about keys that are deprecated; for the log.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
   // The whole as TOML, the origin of each value as a comment; secrets are "***".
   std::string print() const;
@@ -68,6 +70,7 @@ class Config {
   std::unique_ptr<Node> root_, empty_;
   std::map<std::string, std::string> folders_;  // of the files, by the name that origins carry
   std::vector<NamedComponent> named_;
+  std::vector<std::string> warnings_;
 };
 
 // configs/cpu.toml as it was when this was built: what a runtime uses that is given no file.

@@ -195,13 +195,14 @@ bool Executor::drain(TaskCount& owner, std::chrono::nanoseconds deadline) {
 }
 
 void Executor::abandon() {
-  if (process_.forked()) return;
-  abandoned_ = true;
+  if (process_.forked() || std::exchange(abandoned_, true)) return;
   std::lock_guard lock(state_->mutex);
   state_->stopping = true;
   for (auto& [id, timer] : state_->timers) state_->cancel(timer);
-  state_->shorts.loop.stop();
-  state_->longs.loop.stop();
+  for (State::Pool* pool : {&state_->shorts, &state_->longs}) {
+    pool->loop.stop();
+    for (std::thread& thread : pool->threads) thread.detach();
+  }
 }
 
 uint64_t Executor::threads() const {

@@ -60,7 +60,9 @@ Status Host::prepare(const std::vector<std::string>& plugin_dirs, bool standard_
     BELAY_TRY(plugins_->need(id, "config " + config_.where("runtime.plugins")));
   for (const Config::NamedComponent& component : config_.named_components())
     BELAY_TRY(plugins_->need(component.key, "config " + component.where));
-  return check_needed();
+  const Status status = check_needed();
+  for (const std::string& warning : config_.warnings()) log_.warning("core", warning);
+  return status;
 }
 
 Status Host::need(std::string_view requirement, const std::string& why) {

@@ -223,6 +223,16 @@ TEST(ConfigTest, PluginsSeeACompleteTableThroughTheCView) {
             "config default: key 'must' of plugin 'q' is missing - want a value");
 }
 
+TEST(ConfigTest, ADeprecatedKeyIsAcceptedWithAWarning) {
+  Config config;
+  ASSERT_TRUE(config.add_text("b.toml", "[plugin.p.config]\nold = 1\n").ok());
+  ASSERT_TRUE(config.check(schema()).ok());
+  const std::vector<Field> fields = {{.key = "old", .type = FieldType::kInt, .doc = "use 'new'", .flags = kDeprecated},
+                                     {.key = "other", .type = FieldType::kInt, .default_value = "1", .flags = kDeprecated}};
+  ASSERT_TRUE(config.check_plugin("p", fields, "plugin 'p'").ok());
+  EXPECT_THAT(config.warnings(), ElementsAre("config b.toml:2:7: key 'old' is deprecated: use 'new'"));
+}
+
 TEST(ConfigTest, UnitsAreReadAndPrinted) {
   EXPECT_EQ(*parse_size("0"), 0);
   EXPECT_EQ(*parse_size("1.5 KiB"), 1536);
