@@ -29,8 +29,8 @@ belay_list Builder::State::constant_dims(std::span<const int64_t> values) {
   return append<belay_graph_dim>(dims, records, "dims");
 }
 
-uint32_t Builder::State::constant(std::string_view name, uint32_t dtype, std::span<const int64_t> of, uint32_t source,
-                                  uint64_t offset, uint64_t size) {
+uint32_t Builder::State::constant(std::string_view name, uint32_t dtype, std::span<const int64_t> of,
+                                  uint32_t source, uint64_t offset, uint64_t size) {
   const uint32_t index = next(constants.size(), "constants");
   constants.push_back({intern(name), dtype, constant_dims(of), source, 0, offset, size});
   return index;
@@ -55,7 +55,8 @@ Builder::~Builder() = default;
 Builder::Builder(Builder&&) noexcept = default;
 Builder& Builder::operator=(Builder&&) noexcept = default;
 
-// ---- types ----------------------------------------------------------------------------------------------------------
+// ---- types
+// ----------------------------------------------------------------------------------------------------------
 
 uint32_t Builder::tensor_type(uint32_t dtype, const std::optional<std::vector<Dim>>& shape) {
   State& s = *state_;
@@ -92,7 +93,8 @@ uint32_t Builder::map_type(uint32_t key_dtype, uint32_t element) {
   return state_->type({BELAY_TYPE_MAP, key_dtype, BELAY_NONE, element});
 }
 
-// ---- sources and constants ------------------------------------------------------------------------------------------
+// ---- sources and constants
+// ------------------------------------------------------------------------------------------
 
 uint32_t Builder::add_source(std::string_view name, uint64_t bytes) {
   const uint32_t index = state_->next(state_->sources.size(), "sources");
@@ -112,8 +114,8 @@ uint32_t Builder::add_constant(std::string_view name, uint32_t dtype, std::span<
   return s.constant(name, dtype, dims, BELAY_NONE, offset, inline_bytes.len);
 }
 
-uint32_t Builder::add_constant_at(std::string_view name, uint32_t dtype, std::span<const int64_t> dims, uint32_t source,
-                                  uint64_t offset, uint64_t bytes) {
+uint32_t Builder::add_constant_at(std::string_view name, uint32_t dtype, std::span<const int64_t> dims,
+                                  uint32_t source, uint64_t offset, uint64_t bytes) {
   state_->check(source, state_->sources.size(), "source");
   return state_->constant(name, dtype, dims, source, offset, bytes);
 }
@@ -130,7 +132,8 @@ uint32_t Builder::add_string_constant(std::string_view name, std::span<const int
   return add_constant(name, BELAY_DT_STRING, dims, {bytes.data(), bytes.size()});
 }
 
-// ---- graphs and values ----------------------------------------------------------------------------------------------
+// ---- graphs and values
+// ----------------------------------------------------------------------------------------------
 
 uint32_t Builder::add_graph(std::string_view name, uint32_t parent) {
   state_->check(parent, state_->graphs.size(), "graph");
@@ -145,14 +148,16 @@ void Builder::set_graph_name(uint32_t graph, std::string_view name) {
 uint32_t Builder::add_value(uint32_t graph, std::string_view name, uint32_t type, uint32_t constant) {
   state_->check(graph, state_->graphs.size(), "graph");
   const uint32_t index = state_->next(state_->values.size(), "values");
-  state_->values.push_back({state_->intern(name), BELAY_NONE, BELAY_NONE, BELAY_NONE, graph, BELAY_NONE, 0, 0});
+  state_->values.push_back(
+      {state_->intern(name), BELAY_NONE, BELAY_NONE, BELAY_NONE, graph, BELAY_NONE, 0, 0});
   set_value_type(index, type);
   set_value_constant(index, constant);
   return index;
 }
 void Builder::set_value_type(uint32_t value, uint32_t type) {
   if (!state_->check(value, state_->values.size(), "value")) return;
-  if (type == BELAY_NONE || state_->check(type, state_->types.size(), "type")) state_->values[value].type = type;
+  if (type == BELAY_NONE || state_->check(type, state_->types.size(), "type"))
+    state_->values[value].type = type;
 }
 void Builder::set_value_constant(uint32_t value, uint32_t constant) {
   if (!state_->check(value, state_->values.size(), "value")) return;
@@ -166,44 +171,59 @@ void Builder::set_value_quant(uint32_t value, const belay_graph_quant& quant) {
   state_->values[value].quant = index;
 }
 void Builder::add_input(uint32_t graph, uint32_t value) {
-  if (!state_->check(graph, state_->graphs.size(), "graph") || !state_->check(value, state_->values.size(), "value"))
+  if (!state_->check(graph, state_->graphs.size(), "graph") ||
+      !state_->check(value, state_->values.size(), "value"))
     return;
   state_->graphs[graph].inputs.push_back(value);
   state_->values[value].flags |= BELAY_VALUE_IS_INPUT;
 }
 void Builder::add_output(uint32_t graph, uint32_t value) {
-  if (state_->check(graph, state_->graphs.size(), "graph") && state_->check(value, state_->values.size(), "value"))
+  if (state_->check(graph, state_->graphs.size(), "graph") &&
+      state_->check(value, state_->values.size(), "value"))
     state_->graphs[graph].outputs.push_back(value);
 }
 
-// ---- nodes ----------------------------------------------------------------------------------------------------------
+// ---- nodes
+// ----------------------------------------------------------------------------------------------------------
 
-uint32_t Builder::add_node(uint32_t graph, std::string_view domain, std::string_view op, uint32_t since_version,
-                           std::string_view name, std::span<const uint32_t> inputs, std::span<const uint32_t> outputs) {
+uint32_t Builder::add_node(uint32_t graph, std::string_view domain, std::string_view op,
+                           uint32_t since_version, std::string_view name, std::span<const uint32_t> inputs,
+                           std::span<const uint32_t> outputs) {
   State& s = *state_;
   s.check(graph, s.graphs.size(), "graph");
   for (const auto& list : {inputs, outputs})
     for (const uint32_t value : list)
       if (value != BELAY_NONE) s.check(value, s.values.size(), "value");
   const uint32_t index = s.next(s.nodes.size(), "nodes");
-  s.nodes.push_back({s.intern(domain), s.intern(op), since_version, s.intern(name), graph,
-                     {inputs.begin(), inputs.end()}, {outputs.begin(), outputs.end()}, {}, {}});
+  s.nodes.push_back({s.intern(domain),
+                     s.intern(op),
+                     since_version,
+                     s.intern(name),
+                     graph,
+                     {inputs.begin(), inputs.end()},
+                     {outputs.begin(), outputs.end()},
+                     {},
+                     {}});
   return index;
 }
 void Builder::add_control_input(uint32_t node, uint32_t before) {
-  if (state_->check(node, state_->nodes.size(), "node") && state_->check(before, state_->nodes.size(), "node"))
+  if (state_->check(node, state_->nodes.size(), "node") &&
+      state_->check(before, state_->nodes.size(), "node"))
     state_->nodes[node].control_inputs.push_back(before);
 }
 
 void Builder::set_int(uint32_t node, std::string_view name, int64_t value) {
-  state_->attribute(node, name, BELAY_ATTR_INT, state_->append<int64_t>(state_->ints, {&value, 1}, "integers"));
+  state_->attribute(node, name, BELAY_ATTR_INT,
+                    state_->append<int64_t>(state_->ints, {&value, 1}, "integers"));
 }
 void Builder::set_float(uint32_t node, std::string_view name, float value) {
-  state_->attribute(node, name, BELAY_ATTR_FLOAT, state_->append<float>(state_->floats, {&value, 1}, "floats"));
+  state_->attribute(node, name, BELAY_ATTR_FLOAT,
+                    state_->append<float>(state_->floats, {&value, 1}, "floats"));
 }
 void Builder::set_string(uint32_t node, std::string_view name, std::string_view value) {
   const uint32_t id = state_->intern(value);
-  state_->attribute(node, name, BELAY_ATTR_STRING, state_->append<uint32_t>(state_->indices, {&id, 1}, "indices"));
+  state_->attribute(node, name, BELAY_ATTR_STRING,
+                    state_->append<uint32_t>(state_->indices, {&id, 1}, "indices"));
 }
 void Builder::set_ints(uint32_t node, std::string_view name, std::span<const int64_t> values) {
   state_->attribute(node, name, BELAY_ATTR_INTS, state_->append<int64_t>(state_->ints, values, "integers"));
@@ -215,29 +235,35 @@ void Builder::set_strings(uint32_t node, std::string_view name, std::span<const 
   std::vector<uint32_t> ids;
   ids.reserve(values.size());
   for (const std::string_view value : values) ids.push_back(state_->intern(value));
-  state_->attribute(node, name, BELAY_ATTR_STRINGS, state_->append<uint32_t>(state_->indices, ids, "indices"));
+  state_->attribute(node, name, BELAY_ATTR_STRINGS,
+                    state_->append<uint32_t>(state_->indices, ids, "indices"));
 }
 void Builder::set_tensor(uint32_t node, std::string_view name, uint32_t constant) {
   if (!state_->check(constant, state_->constants.size(), "constant")) return;
-  state_->attribute(node, name, BELAY_ATTR_TENSOR, state_->append<uint32_t>(state_->indices, {&constant, 1}, "indices"));
+  state_->attribute(node, name, BELAY_ATTR_TENSOR,
+                    state_->append<uint32_t>(state_->indices, {&constant, 1}, "indices"));
 }
 void Builder::set_tensors(uint32_t node, std::string_view name, std::span<const uint32_t> constants) {
   for (const uint32_t constant : constants)
     if (!state_->check(constant, state_->constants.size(), "constant")) return;
-  state_->attribute(node, name, BELAY_ATTR_TENSORS, state_->append<uint32_t>(state_->indices, constants, "indices"));
+  state_->attribute(node, name, BELAY_ATTR_TENSORS,
+                    state_->append<uint32_t>(state_->indices, constants, "indices"));
 }
 void Builder::set_graph(uint32_t node, std::string_view name, uint32_t graph) {
   if (!state_->check(graph, state_->graphs.size(), "graph")) return;
-  state_->attribute(node, name, BELAY_ATTR_GRAPH, state_->append<uint32_t>(state_->indices, {&graph, 1}, "indices"));
+  state_->attribute(node, name, BELAY_ATTR_GRAPH,
+                    state_->append<uint32_t>(state_->indices, {&graph, 1}, "indices"));
 }
 void Builder::set_graphs(uint32_t node, std::string_view name, std::span<const uint32_t> graphs) {
   for (const uint32_t graph : graphs)
     if (!state_->check(graph, state_->graphs.size(), "graph")) return;
-  state_->attribute(node, name, BELAY_ATTR_GRAPHS, state_->append<uint32_t>(state_->indices, graphs, "indices"));
+  state_->attribute(node, name, BELAY_ATTR_GRAPHS,
+                    state_->append<uint32_t>(state_->indices, graphs, "indices"));
 }
 void Builder::set_type(uint32_t node, std::string_view name, uint32_t type) {
   if (!state_->check(type, state_->types.size(), "type")) return;
-  state_->attribute(node, name, BELAY_ATTR_TYPE, state_->append<uint32_t>(state_->indices, {&type, 1}, "indices"));
+  state_->attribute(node, name, BELAY_ATTR_TYPE,
+                    state_->append<uint32_t>(state_->indices, {&type, 1}, "indices"));
 }
 
 void Builder::add_metadata(std::string_view key, std::string_view value) {

@@ -47,7 +47,8 @@ class Freezer {
       if (shape.size() > kMaxRank)
         return invalid("A shape has " + std::to_string(shape.size()) + " dims, want at most 32.");
       for (const Dim& dim : shape)
-        if (dim.value < -1) return invalid("A dim is " + std::to_string(dim.value) + ", want 0 or more, or -1.");
+        if (dim.value < -1)
+          return invalid("A dim is " + std::to_string(dim.value) + ", want 0 or more, or -1.");
     }
     return {};
   }
@@ -66,14 +67,15 @@ class Freezer {
       if (c.dtype == BELAY_DT_STRING) {  // made by add_string_constant
         if (c.source != BELAY_NONE) return invalid(what + " holds strings, which must be inline.");
         if (!is_string_table({state_.data.data() + c.offset, c.bytes}, *count))
-          return invalid(what + " has another number of strings than its dims say, " + std::to_string(*count) + ".");
+          return invalid(what + " has another number of strings than its dims say, " +
+                         std::to_string(*count) + ".");
         continue;
       }
       const auto bytes = dtype_bytes(c.dtype, *count);
       if (!bytes || *bytes != c.bytes)
         return invalid(what + " has " + std::to_string(c.bytes) + " bytes, want " +
-                       (bytes ? std::to_string(*bytes) : "fewer than 2^64") + " for " + std::to_string(*count) + " of " +
-                       std::string(dtype_name(c.dtype)) + ".");
+                       (bytes ? std::to_string(*bytes) : "fewer than 2^64") + " for " +
+                       std::to_string(*count) + " of " + std::string(dtype_name(c.dtype)) + ".");
       if (c.source == BELAY_NONE) continue;
       const belay_graph_source& source = state_.sources[c.source];
       if (c.bytes > source.bytes || c.offset > source.bytes - c.bytes)
@@ -95,10 +97,11 @@ class Freezer {
         if (value.graph != node.graph)
           return invalid("The " + node_text(n) + " makes the " + value_text(v) + " of another graph.");
         if (producer_[v] != BELAY_NONE)
-          return invalid("The " + value_text(v) + " is made by " + node_text(producer_[v]) + " and by " + node_text(n) +
-                         "; want one producer.");
+          return invalid("The " + value_text(v) + " is made by " + node_text(producer_[v]) + " and by " +
+                         node_text(n) + "; want one producer.");
         if (value.flags & BELAY_VALUE_IS_INPUT || value.constant != BELAY_NONE)
-          return invalid("The " + value_text(v) + " is an input or constant and also made by " + node_text(n) + ".");
+          return invalid("The " + value_text(v) + " is an input or constant and also made by " +
+                         node_text(n) + ".");
         producer_[v] = n;
         output_[v] = i;
       }
@@ -119,9 +122,11 @@ class Freezer {
         for (uint32_t i = 0; i < at.values.count; ++i) {
           const uint32_t g = state_.indices[at.values.first + i];
           if (state_.graphs[g].parent != state_.nodes[n].graph)
-            return invalid("The " + node_text(n) + " has the " + graph_text(g) + ", whose parent is another graph.");
+            return invalid("The " + node_text(n) + " has the " + graph_text(g) +
+                           ", whose parent is another graph.");
           if (owner_[g] != BELAY_NONE)
-            return invalid("The " + graph_text(g) + " belongs to " + node_text(owner_[g]) + " and to " + node_text(n) + ".");
+            return invalid("The " + graph_text(g) + " belongs to " + node_text(owner_[g]) + " and to " +
+                           node_text(n) + ".");
           owner_[g] = n;
         }
       }
@@ -129,8 +134,8 @@ class Freezer {
       if (owner_[g] == BELAY_NONE) return invalid("The " + graph_text(g) + " belongs to no node.");
       depth_[g] = depth_[state_.graphs[g].parent] + 1;
       if (depth_[g] > BELAY_GRAPH_MAX_DEPTH)
-        return invalid("The " + graph_text(g) + " lies " + std::to_string(depth_[g]) + " graphs deep, want at most " +
-                       std::to_string(BELAY_GRAPH_MAX_DEPTH) + ".");
+        return invalid("The " + graph_text(g) + " lies " + std::to_string(depth_[g]) +
+                       " graphs deep, want at most " + std::to_string(BELAY_GRAPH_MAX_DEPTH) + ".");
     }
     return {};
   }
@@ -140,7 +145,8 @@ class Freezer {
     for (uint32_t g = 0; g < state_.graphs.size(); ++g)
       for (const uint32_t v : state_.graphs[g].inputs) {
         if (state_.values[v].graph != g || seen[v])
-          return invalid("Input " + value_text(v) + " of " + graph_text(g) + " is an input twice, or of another graph.");
+          return invalid("Input " + value_text(v) + " of " + graph_text(g) +
+                         " is an input twice, or of another graph.");
         seen[v] = true;
       }
     return {};
@@ -153,10 +159,12 @@ class Freezer {
 
   // Notes that graph `g` uses value `v`: captures on the way out, and what the owner nodes must wait for.
   Status use(uint32_t g, uint32_t v, const std::string& user) {
-    if (!defined(v)) return invalid("The " + user + " uses the " + value_text(v) + ", which nothing defines.");
+    if (!defined(v))
+      return invalid("The " + user + " uses the " + value_text(v) + ", which nothing defines.");
     const uint32_t home = state_.values[v].graph;
     while (g != home) {
-      if (g == 0) return invalid("The " + user + " uses the " + value_text(v) + " of a graph that it cannot see.");
+      if (g == 0)
+        return invalid("The " + user + " uses the " + value_text(v) + " of a graph that it cannot see.");
       if (!captured_.insert(uint64_t{g} << 32 | v).second) return {};
       captures_[g].push_back(v);
       if (state_.graphs[g].parent == home) depends(owner_[g], producer_[v]);
@@ -188,7 +196,8 @@ class Freezer {
       for (const uint32_t v : state_.graphs[g].outputs) BELAY_TRY(use(g, v, graph_text(g)));
     for (auto& list : captures_) std::sort(list.begin(), list.end());
     for (const belay_graph_quant& quant : state_.quants)
-      if (quant.scale >= state_.values.size() || (quant.zero_point != BELAY_NONE && quant.zero_point >= state_.values.size()))
+      if (quant.scale >= state_.values.size() ||
+          (quant.zero_point != BELAY_NONE && quant.zero_point >= state_.values.size()))
         return invalid("A quantisation names a scale or zero point that is no value.");
     return {};
   }
@@ -196,7 +205,8 @@ class Freezer {
   // Kahn's algorithm with the smallest ready index first: a sorted graph keeps its order.
   Status sort_nodes() {
     std::vector<std::vector<uint32_t>> of_graph(state_.graphs.size());
-    std::vector<std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>> ready(state_.graphs.size());
+    std::vector<std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>> ready(
+        state_.graphs.size());
     for (uint32_t n = 0; n < state_.nodes.size(); ++n)
       if (waits_[n] == 0) ready[state_.nodes[n].graph].push(n);
     place_.assign(state_.nodes.size(), BELAY_NONE);
@@ -250,7 +260,8 @@ class Freezer {
     return invalid("The " + graph_text(state_.nodes[at].graph) + " has a cycle: " + text + ".");
   }
 
-  // ---- the image --------------------------------------------------------------------------------------------------
+  // ---- the image
+  // --------------------------------------------------------------------------------------------------
 
   belay_list list(std::span<const uint32_t> items) {
     const belay_list at{uint32_t(indices_.size()), uint32_t(items.size())};
@@ -290,11 +301,17 @@ class Freezer {
     std::vector<belay_graph_graph> graphs;
     for (uint32_t g = 0; g < state_.graphs.size(); ++g) {
       const GraphRecord& graph = state_.graphs[g];
-      graphs.push_back({graph.name, graph.parent, list(graph.inputs), list(graph.outputs), list(captures_[g]),
+      graphs.push_back({graph.name,
+                        graph.parent,
+                        list(graph.inputs),
+                        list(graph.outputs),
+                        list(captures_[g]),
                         {first_[g], first_[g + 1] - first_[g]}});
     }
-    if (indices_.size() > kMaxRecords || attributes.size() > kMaxRecords || state_.bytes.size() > UINT64_MAX / 2)
-      return Status(Code::kResourceExhausted, "The graph has more than 2^32 - 2 inputs, outputs and attributes.");
+    if (indices_.size() > kMaxRecords || attributes.size() > kMaxRecords ||
+        state_.bytes.size() > UINT64_MAX / 2)
+      return Status(Code::kResourceExhausted,
+                    "The graph has more than 2^32 - 2 inputs, outputs and attributes.");
 
     belay_graph_image header{};
     image_.assign(sizeof header, '\0');
@@ -336,6 +353,8 @@ class Freezer {
 
 }  // namespace
 
-Result<std::string> Builder::freeze(std::vector<uint32_t>* node_order) const { return Freezer(*state_).run(node_order); }
+Result<std::string> Builder::freeze(std::vector<uint32_t>* node_order) const {
+  return Freezer(*state_).run(node_order);
+}
 
 }  // namespace belay::graph

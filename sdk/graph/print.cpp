@@ -59,7 +59,8 @@ class Printer {
     constants_.resize(h.graphs.count);
     for (uint32_t v = 0; v < view_.values().size(); ++v) {
       const belay_graph_value& value = view_.values()[v];
-      if (value.constant != BELAY_NONE && !(value.flags & BELAY_VALUE_IS_INPUT)) constants_[value.graph].push_back(v);
+      if (value.constant != BELAY_NONE && !(value.flags & BELAY_VALUE_IS_INPUT))
+        constants_[value.graph].push_back(v);
     }
     graph(0, 0);
   }
@@ -76,8 +77,8 @@ class Printer {
     std::string out = "%";
     if (name.empty()) return out + std::to_string(v);
     for (const char c : name)
-      if (!(c == '_' || c == '.' || c == '/' || c == ':' || c == '-' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-            (c >= 'A' && c <= 'Z'))) {
+      if (!(c == '_' || c == '.' || c == '/' || c == ':' || c == '-' || (c >= '0' && c <= '9') ||
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))) {
         append_quoted(out, name);
         return out;
       }
@@ -103,15 +104,19 @@ class Printer {
     if (index == BELAY_NONE) return "?";
     const belay_graph_type& type = view_.types()[index];
     switch (type.kind) {
-      case BELAY_TYPE_SEQUENCE: return "sequence(" + type_text(type.element) + ")";
-      case BELAY_TYPE_OPTIONAL: return "optional(" + type_text(type.element) + ")";
+      case BELAY_TYPE_SEQUENCE:
+        return "sequence(" + type_text(type.element) + ")";
+      case BELAY_TYPE_OPTIONAL:
+        return "optional(" + type_text(type.element) + ")";
       case BELAY_TYPE_MAP:
         return "map(" + std::string(dtype_name(type.dtype)) + "," + type_text(type.element) + ")";
-      default: break;
+      default:
+        break;
     }
     const std::string name(dtype_name(type.dtype));
     if (type.shape == BELAY_NONE) return name + "[...]";
-    return name + dims_text(view_.dims(view_.section<belay_graph_shape>(view_.header().shapes)[type.shape].dims));
+    return name +
+           dims_text(view_.dims(view_.section<belay_graph_shape>(view_.header().shapes)[type.shape].dims));
   }
 
   std::string constant_text(uint32_t index) const {
@@ -137,36 +142,50 @@ class Printer {
       return value;
     };
     switch (dtype) {
-      case BELAY_DT_FLOAT32: return number(get(float{}));
-      case BELAY_DT_FLOAT64: return number(get(double{}));
-      case BELAY_DT_UINT8: return number(unsigned{get(uint8_t{})});
-      case BELAY_DT_INT8: return number(int{get(int8_t{})});
-      case BELAY_DT_UINT16: return number(get(uint16_t{}));
-      case BELAY_DT_INT16: return number(get(int16_t{}));
-      case BELAY_DT_INT32: return number(get(int32_t{}));
-      case BELAY_DT_INT64: return number(get(int64_t{}));
-      case BELAY_DT_UINT32: return number(get(uint32_t{}));
-      case BELAY_DT_UINT64: return number(get(uint64_t{}));
-      case BELAY_DT_BOOL: return get(uint8_t{}) ? "true" : "false";
+      case BELAY_DT_FLOAT32:
+        return number(get(float{}));
+      case BELAY_DT_FLOAT64:
+        return number(get(double{}));
+      case BELAY_DT_UINT8:
+        return number(unsigned{get(uint8_t{})});
+      case BELAY_DT_INT8:
+        return number(int{get(int8_t{})});
+      case BELAY_DT_UINT16:
+        return number(get(uint16_t{}));
+      case BELAY_DT_INT16:
+        return number(get(int16_t{}));
+      case BELAY_DT_INT32:
+        return number(get(int32_t{}));
+      case BELAY_DT_INT64:
+        return number(get(int64_t{}));
+      case BELAY_DT_UINT32:
+        return number(get(uint32_t{}));
+      case BELAY_DT_UINT64:
+        return number(get(uint64_t{}));
+      case BELAY_DT_BOOL:
+        return get(uint8_t{}) ? "true" : "false";
       case BELAY_DT_STRING: {
         std::string out;
         append_quoted(out, string_element(bytes, count, i));
         return out;
       }
-      default: break;
+      default:
+        break;
     }
     // Of other types the bits: exact, and no reader is needed for each.
     const uint32_t bits = find_dtype(dtype)->bits;
     std::string out = "0x";
     char digits[8];
     if (bits < 8) {
-      const uint64_t at = i * bits;  // 6-bit elements may cross a byte; they are shown by the byte they begin in
+      const uint64_t at =
+          i * bits;  // 6-bit elements may cross a byte; they are shown by the byte they begin in
       std::snprintf(digits, sizeof digits, "%x",
                     (static_cast<const uint8_t*>(bytes.ptr)[at / 8] >> at % 8) & ((1u << bits) - 1u));
       return out + digits;
     }
     for (uint32_t byte = bits / 8; byte-- > 0;) {
-      std::snprintf(digits, sizeof digits, "%02x", static_cast<const uint8_t*>(bytes.ptr)[i * (bits / 8) + byte]);
+      std::snprintf(digits, sizeof digits, "%02x",
+                    static_cast<const uint8_t*>(bytes.ptr)[i * (bits / 8) + byte]);
       out += digits;
     }
     return out;
@@ -195,18 +214,30 @@ class Printer {
     const auto floats = view_.section<float>(view_.header().floats);
     const belay_list list = at.values;
     switch (at.kind) {
-      case BELAY_ATTR_FLOAT: return number(floats[list.first]);
-      case BELAY_ATTR_INT: return number(ints[list.first]);
-      case BELAY_ATTR_STRING: return as_string(view_.indices(list)[0]);
-      case BELAY_ATTR_TENSOR: return as_constant(view_.indices(list)[0]);
-      case BELAY_ATTR_GRAPH: return as_graph(view_.indices(list)[0]);
-      case BELAY_ATTR_TYPE: return type_text(view_.indices(list)[0]);
-      case BELAY_ATTR_FLOATS: return list_text(floats.subspan(list.first, list.count), [](float v) { return number(v); });
-      case BELAY_ATTR_INTS: return list_text(ints.subspan(list.first, list.count), [](int64_t v) { return number(v); });
-      case BELAY_ATTR_STRINGS: return list_text(view_.indices(list), as_string);
-      case BELAY_ATTR_TENSORS: return list_text(view_.indices(list), as_constant);
-      case BELAY_ATTR_GRAPHS: return list_text(view_.indices(list), as_graph);
-      default: return "?";
+      case BELAY_ATTR_FLOAT:
+        return number(floats[list.first]);
+      case BELAY_ATTR_INT:
+        return number(ints[list.first]);
+      case BELAY_ATTR_STRING:
+        return as_string(view_.indices(list)[0]);
+      case BELAY_ATTR_TENSOR:
+        return as_constant(view_.indices(list)[0]);
+      case BELAY_ATTR_GRAPH:
+        return as_graph(view_.indices(list)[0]);
+      case BELAY_ATTR_TYPE:
+        return type_text(view_.indices(list)[0]);
+      case BELAY_ATTR_FLOATS:
+        return list_text(floats.subspan(list.first, list.count), [](float v) { return number(v); });
+      case BELAY_ATTR_INTS:
+        return list_text(ints.subspan(list.first, list.count), [](int64_t v) { return number(v); });
+      case BELAY_ATTR_STRINGS:
+        return list_text(view_.indices(list), as_string);
+      case BELAY_ATTR_TENSORS:
+        return list_text(view_.indices(list), as_constant);
+      case BELAY_ATTR_GRAPHS:
+        return list_text(view_.indices(list), as_graph);
+      default:
+        return "?";
     }
   }
 
@@ -237,7 +268,8 @@ class Printer {
     }
     for (const uint32_t v : view_.indices(graph.captures)) line(indent + 1, "capture " + value_name(v));
     for (const uint32_t v : constants_[g])
-      line(indent + 1, "constant " + value_name(v) + " " + constant_text(view_.values()[v].constant) + quant_text(v));
+      line(indent + 1,
+           "constant " + value_name(v) + " " + constant_text(view_.values()[v].constant) + quant_text(v));
     for (uint32_t n = graph.nodes.first; n < graph.nodes.first + graph.nodes.count; ++n) node(n, indent + 1);
     for (const uint32_t v : view_.indices(graph.outputs)) line(indent + 1, "output " + typed(v));
     line(indent, "}");
@@ -253,12 +285,14 @@ class Printer {
     text += " = ";
     if (!node.domain().empty()) text.append(node.domain()).append(":");
     text.append(node.op()).append(".").append(std::to_string(node.version())).append("(");
-    for (size_t i = 0; i < node.inputs().size(); ++i) text.append(i > 0 ? ", " : "").append(value_name(node.input(i)));
+    for (size_t i = 0; i < node.inputs().size(); ++i)
+      text.append(i > 0 ? ", " : "").append(value_name(node.input(i)));
     text += ")";
     const belay_list list = node.raw().attributes;
     for (const auto& at : view_.attributes().subspan(list.first, list.count))
       text.append(" ").append(view_.string(at.name)).append("=").append(attribute_text(at));
-    for (const uint32_t before : view_.indices(node.raw().control_inputs)) text += " after " + std::to_string(before);
+    for (const uint32_t before : view_.indices(node.raw().control_inputs))
+      text += " after " + std::to_string(before);
     if (!node.name().empty()) append_quoted(text += " ", node.name());
     line(indent, text);
     for (const auto& at : view_.attributes().subspan(list.first, list.count))

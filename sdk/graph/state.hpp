@@ -65,7 +65,8 @@ struct Builder::State {
   bool check(uint32_t index, size_t size, std::string_view what) {
     if (index < size) return true;
     fail(Code::kInvalidArgument, "A call of the graph builder names " + std::string(what) + " " +
-                                     std::to_string(index) + ", of which there are " + std::to_string(size) + ".");
+                                     std::to_string(index) + ", of which there are " + std::to_string(size) +
+                                     ".");
     return false;
   }
   uint32_t intern(std::string_view text);

@@ -13,8 +13,8 @@ namespace {
 constexpr uint32_t kMaxRank = 32;       // BELAY_MAX_RANK of abi/tensor.h
 constexpr uint32_t kMaxTypeDepth = 32;  // readers of types may recurse
 
-// Looks at every record once. Lists of one pool must not add up to more than the pool, so that the work stays linear
-// however the lists overlap.
+// Looks at every record once. Lists of one pool must not add up to more than the pool, so that the work stays
+// linear however the lists overlap.
 class Verifier {
  public:
   explicit Verifier(belay_span image) : image_(image), view_(image) {}
@@ -41,13 +41,16 @@ class Verifier {
     text += " is " + (found == BELAY_NONE ? std::string("none") : std::to_string(found)) + ", want ";
     return {Code::kDataLoss, text.append(want).append(".")};
   }
-  static Status wrong_header(std::string text) { return {Code::kDataLoss, "Frozen graph: " + std::move(text) + "."}; }
+  static Status wrong_header(std::string text) {
+    return {Code::kDataLoss, "Frozen graph: " + std::move(text) + "."};
+  }
 
-  static Status below(std::string_view section, uint64_t index, std::string_view field, uint32_t found, uint64_t end) {
+  static Status below(std::string_view section, uint64_t index, std::string_view field, uint32_t found,
+                      uint64_t end) {
     return found < end ? Status() : wrong(section, index, field, found, "less than " + std::to_string(end));
   }
-  static Status below_or_none(std::string_view section, uint64_t index, std::string_view field, uint32_t found,
-                              uint64_t end) {
+  static Status below_or_none(std::string_view section, uint64_t index, std::string_view field,
+                              uint32_t found, uint64_t end) {
     return found == BELAY_NONE ? Status() : below(section, index, field, found, end);
   }
   static Status is_zero(std::string_view section, uint64_t index, std::string_view field, uint64_t found) {
@@ -60,14 +63,16 @@ class Verifier {
       return wrong(section, index, field, uint64_t{list.first} + list.count,
                    "an end at or before " + std::to_string(pool));
     used += list.count;
-    return used <= pool ? Status() : wrong(section, index, field, used, "lists that add up to no more than their pool");
+    return used <= pool ? Status()
+                        : wrong(section, index, field, used, "lists that add up to no more than their pool");
   }
 
   template <class T>
   Status check_section(std::string_view name, const belay_section& at, uint64_t most = BELAY_NONE - 1) const {
     if (at.offset % 8 != 0 || at.offset < sizeof(belay_graph_image) || at.offset > image_.len)
       return wrong_header("section '" + std::string(name) + "' is at " + std::to_string(at.offset) +
-                          ", want a multiple of 8 inside the image of " + std::to_string(image_.len) + " bytes");
+                          ", want a multiple of 8 inside the image of " + std::to_string(image_.len) +
+                          " bytes");
     if (at.count > most || at.count > (image_.len - at.offset) / sizeof(T))
       return wrong_header("section '" + std::string(name) + "' has " + std::to_string(at.count) +
                           " records, which do not fit into the image");
@@ -118,7 +123,8 @@ class Verifier {
       if (strings[i].offset > h.bytes.count || strings[i].len > h.bytes.count - strings[i].offset)
         return wrong("strings", i, "len", strings[i].len, "text inside the bytes");
       used += strings[i].len;
-      if (used > h.bytes.count) return wrong("strings", i, "len", used, "strings that add up to no more than the bytes");
+      if (used > h.bytes.count)
+        return wrong("strings", i, "len", used, "strings that add up to no more than the bytes");
     }
     for (size_t i = 0; i < view_.sources().size(); ++i) {
       BELAY_TRY(below("sources", i, "name", view_.sources()[i].name, h.strings.count));
@@ -138,7 +144,8 @@ class Verifier {
     const auto shapes = view_.section<belay_graph_shape>(h.shapes);
     for (size_t i = 0; i < shapes.size(); ++i) {
       BELAY_TRY(list_in("shapes", i, "dims", shapes[i].dims, dims.size(), dims_used_));
-      if (shapes[i].dims.count > kMaxRank) return wrong("shapes", i, "dims.count", shapes[i].dims.count, "at most 32");
+      if (shapes[i].dims.count > kMaxRank)
+        return wrong("shapes", i, "dims.count", shapes[i].dims.count, "at most 32");
     }
     const auto types = view_.types();
     std::vector<uint8_t> depth(types.size());
@@ -147,16 +154,19 @@ class Verifier {
       if (type.kind == BELAY_TYPE_TENSOR) {
         if (!find_dtype(type.dtype)) return wrong("types", i, "dtype", type.dtype, "a known element type");
         BELAY_TRY(below_or_none("types", i, "shape", type.shape, shapes.size()));
-        if (type.element != BELAY_NONE) return wrong("types", i, "element", type.element, "none for a tensor");
+        if (type.element != BELAY_NONE)
+          return wrong("types", i, "element", type.element, "none for a tensor");
         continue;
       }
       if (type.kind > BELAY_TYPE_MAP || type.kind == 0) return wrong("types", i, "kind", type.kind, "1 to 4");
       if (type.kind == BELAY_TYPE_MAP ? !find_dtype(type.dtype) : type.dtype != BELAY_DT_UNDEFINED)
         return wrong("types", i, "dtype", type.dtype, "the key type of a map, else 0");
-      if (type.shape != BELAY_NONE) return wrong("types", i, "shape", type.shape, "none for what is no tensor");
+      if (type.shape != BELAY_NONE)
+        return wrong("types", i, "shape", type.shape, "none for what is no tensor");
       BELAY_TRY(below("types", i, "element", type.element, i));
       depth[i] = uint8_t(depth[type.element] + 1);
-      if (depth[i] > kMaxTypeDepth) return wrong("types", i, "element", type.element, "types nested at most 32 deep");
+      if (depth[i] > kMaxTypeDepth)
+        return wrong("types", i, "element", type.element, "types nested at most 32 deep");
     }
     return {};
   }
@@ -185,12 +195,14 @@ class Verifier {
         return wrong("constants", i, "offset", c.offset, "a multiple of 8 for inline data");
       }
       if (c.bytes > room || c.offset > room - c.bytes)
-        return wrong("constants", i, "bytes", c.bytes, "bytes inside " + std::to_string(room) + " of its source");
+        return wrong("constants", i, "bytes", c.bytes,
+                     "bytes inside " + std::to_string(room) + " of its source");
       if (c.dtype == BELAY_DT_STRING) {
         string_bytes += c.bytes;
         if (c.source != BELAY_NONE || string_bytes > h.data.count ||
             !is_string_table(view_.constant_bytes(c, {}), *count))
-          return wrong("constants", i, "bytes", c.bytes, "an inline table of " + std::to_string(*count) + " strings");
+          return wrong("constants", i, "bytes", c.bytes,
+                       "an inline table of " + std::to_string(*count) + " strings");
       } else if (const auto bytes = dtype_bytes(c.dtype, *count); bytes != c.bytes) {
         return wrong("constants", i, "bytes", c.bytes, bytes ? std::to_string(*bytes) : "fewer than 2^64");
       }
@@ -218,7 +230,8 @@ class Verifier {
     }
     const auto quants = view_.section<belay_graph_quant>(h.quants);
     for (size_t i = 0; i < quants.size(); ++i) {
-      if (quants[i].kind == 0 || quants[i].kind > BELAY_QUANT_BLOCK) return wrong("quants", i, "kind", quants[i].kind, "1 to 3");
+      if (quants[i].kind == 0 || quants[i].kind > BELAY_QUANT_BLOCK)
+        return wrong("quants", i, "kind", quants[i].kind, "1 to 3");
       BELAY_TRY(below("quants", i, "scale", quants[i].scale, values.size()));
       BELAY_TRY(below_or_none("quants", i, "zero_point", quants[i].zero_point, values.size()));
       BELAY_TRY(is_zero("quants", i, "reserved", quants[i].reserved));
@@ -244,21 +257,31 @@ class Verifier {
           BELAY_TRY(list_in("attributes", i, "values", at.values, h.ints.count, ints_used));
           break;
         case BELAY_ATTR_STRING:
-        case BELAY_ATTR_STRINGS: end = h.strings.count; break;
+        case BELAY_ATTR_STRINGS:
+          end = h.strings.count;
+          break;
         case BELAY_ATTR_TENSOR:
-        case BELAY_ATTR_TENSORS: end = h.constants.count; break;
+        case BELAY_ATTR_TENSORS:
+          end = h.constants.count;
+          break;
         case BELAY_ATTR_GRAPH:
-        case BELAY_ATTR_GRAPHS: end = h.graphs.count; break;
-        case BELAY_ATTR_TYPE: end = h.types.count; break;
-        default: return wrong("attributes", i, "kind", at.kind, "a known kind");
+        case BELAY_ATTR_GRAPHS:
+          end = h.graphs.count;
+          break;
+        case BELAY_ATTR_TYPE:
+          end = h.types.count;
+          break;
+        default:
+          return wrong("attributes", i, "kind", at.kind, "a known kind");
       }
       const bool many = at.kind >= BELAY_ATTR_FLOATS && at.kind <= BELAY_ATTR_GRAPHS;
       if (!many && at.values.count != 1) return wrong("attributes", i, "values.count", at.values.count, "1");
-      const bool numbers = at.kind == BELAY_ATTR_FLOAT || at.kind == BELAY_ATTR_FLOATS || at.kind == BELAY_ATTR_INT ||
-                           at.kind == BELAY_ATTR_INTS;
+      const bool numbers = at.kind == BELAY_ATTR_FLOAT || at.kind == BELAY_ATTR_FLOATS ||
+                           at.kind == BELAY_ATTR_INT || at.kind == BELAY_ATTR_INTS;
       if (numbers) continue;
       BELAY_TRY(list_in("attributes", i, "values", at.values, h.indices.count, indices_used_));
-      for (const uint32_t index : view_.indices(at.values)) BELAY_TRY(below("attributes", i, "values", index, end));
+      for (const uint32_t index : view_.indices(at.values))
+        BELAY_TRY(below("attributes", i, "values", index, end));
     }
     return {};
   }
@@ -306,19 +329,23 @@ class Verifier {
           if (at.kind != BELAY_ATTR_GRAPH && at.kind != BELAY_ATTR_GRAPHS) continue;
           for (const uint32_t sub : view_.indices(at.values)) {
             if (graphs[sub].parent != g || owner_[sub] != BELAY_NONE)
-              return wrong("nodes", n, "attributes", sub, "a subgraph of the node's graph that no other node has");
+              return wrong("nodes", n, "attributes", sub,
+                           "a subgraph of the node's graph that no other node has");
             owner_[sub] = n;
           }
         }
       }
     }
-    if (nodes_used != h.nodes.count) return wrong("nodes", nodes_used, "graph", h.nodes.count, "nodes that graphs hold");
+    if (nodes_used != h.nodes.count)
+      return wrong("nodes", nodes_used, "graph", h.nodes.count, "nodes that graphs hold");
     for (size_t g = 1; g < graphs.size(); ++g)
-      if (owner_[g] == BELAY_NONE) return wrong("graphs", g, "owner", BELAY_NONE, "a node that has this graph");
+      if (owner_[g] == BELAY_NONE)
+        return wrong("graphs", g, "owner", BELAY_NONE, "a node that has this graph");
     for (size_t i = 0; i < values.size(); ++i)
       if ((values[i].flags & BELAY_VALUE_IS_INPUT) && !is_input[i])
         return wrong("values", i, "flags", values[i].flags, "an input that is in the list of its graph");
-    // A capture is visible in the parent, before the node that has the graph. Parents come first, so this is complete.
+    // A capture is visible in the parent, before the node that has the graph. Parents come first, so this is
+    // complete.
     for (size_t g = 1; g < graphs.size(); ++g)
       for (const uint32_t v : view_.indices(graphs[g].captures))
         BELAY_TRY(visible(graphs[g].parent, owner_[g], v, "graphs", g, "captures"));
@@ -338,7 +365,8 @@ class Verifier {
       if (value.constant != BELAY_NONE || value.flags & BELAY_VALUE_IS_INPUT) return {};
       return wrong(section, index, field, v, "a value that is an input, a constant or made by a node");
     }
-    if (value.producer >= before) return wrong(section, index, field, v, "a value that an earlier node makes");
+    if (value.producer >= before)
+      return wrong(section, index, field, v, "a value that an earlier node makes");
     return {};
   }
 
@@ -366,7 +394,8 @@ class Verifier {
         BELAY_TRY(below("nodes", n, "outputs", outputs[i], values.size()));
         const belay_graph_value& value = values[outputs[i]];
         if (value.producer != n || value.output != i || value.graph != node.graph)
-          return wrong("nodes", n, "outputs", outputs[i], "a value of its graph that names this node as producer");
+          return wrong("nodes", n, "outputs", outputs[i],
+                       "a value of its graph that names this node as producer");
       }
       for (const uint32_t before : view_.indices(node.control_inputs)) {
         BELAY_TRY(below("nodes", n, "control_inputs", before, n));

@@ -50,12 +50,14 @@ Comparison compare_exact(const HostTensor& found, const HostTensor& expected, ui
                                                         : found.bytes[i] == expected.bytes[i];
     if (same || out.differing++ > 0) continue;
     out.worst_at = index_of(i, expected.dims);
-    out.reason = "element " + dims_text(out.worst_at) + " is " + element_text(found, i) + ", want " + element_text(expected, i);
+    out.reason = "element " + dims_text(out.worst_at) + " is " + element_text(found, i) + ", want " +
+                 element_text(expected, i);
   }
   return out;
 }
 
-Comparison compare_numbers(const HostTensor& found, const HostTensor& expected, uint64_t count, const Tolerance& tolerance) {
+Comparison compare_numbers(const HostTensor& found, const HostTensor& expected, uint64_t count,
+                           const Tolerance& tolerance) {
   const Decode decode = decoder(expected.dtype);
   const std::byte *a = found.bytes.data(), *b = expected.bytes.data();
   double atol = tolerance.atol;
@@ -92,9 +94,11 @@ Comparison compare_numbers(const HostTensor& found, const HostTensor& expected, 
   }
   if (out.differing == 0) return out;
   out.worst_at = index_of(worst, expected.dims);
-  out.reason = "element " + dims_text(out.worst_at) + " is " + element_text(found, worst) + ", want " +
-               element_text(expected, worst) + " (differs by " + short_number(out.worst_difference) + ", allowed " +
-               short_number(is_finite(decode(b, worst)) ? atol + tolerance.rtol * std::abs(decode(b, worst)) : 0) + ")";
+  out.reason =
+      "element " + dims_text(out.worst_at) + " is " + element_text(found, worst) + ", want " +
+      element_text(expected, worst) + " (differs by " + short_number(out.worst_difference) + ", allowed " +
+      short_number(is_finite(decode(b, worst)) ? atol + tolerance.rtol * std::abs(decode(b, worst)) : 0) +
+      ")";
   return out;
 }
 
@@ -115,21 +119,25 @@ Comparison compare(const HostTensor& found, const HostTensor& expected, const To
   if (found.bytes.size() != expected.bytes.size() || found.strings.size() != expected.strings.size())
     return differs("The tensors have another number of bytes.");
   const bool exact = expected.dtype == BELAY_DT_BOOL || !decoder(expected.dtype);
-  Comparison out = exact ? compare_exact(found, expected, count) : compare_numbers(found, expected, count, tolerance);
+  Comparison out =
+      exact ? compare_exact(found, expected, count) : compare_numbers(found, expected, count, tolerance);
   out.equal = out.differing == 0;
   if (!out.equal)
     out.reason = std::to_string(out.differing) + " of " + std::to_string(count) +
-                 (out.differing == 1 ? " elements differs; " : " elements differ; the worst: ") + out.reason + ".";
+                 (out.differing == 1 ? " elements differs; " : " elements differ; the worst: ") + out.reason +
+                 ".";
   return out;
 }
 
 Comparison compare(const HostDatum& found, const HostDatum& expected, const Tolerance& tolerance) {
   if (found.kind != expected.kind)
-    return differs("It is a " + std::string(kind_name(found.kind)) + ", want a " + std::string(kind_name(expected.kind)) + ".");
+    return differs("It is a " + std::string(kind_name(found.kind)) + ", want a " +
+                   std::string(kind_name(expected.kind)) + ".");
   if (expected.kind == BELAY_TYPE_TENSOR) return compare(found.tensor, expected.tensor, tolerance);
   if (found.items.size() != expected.items.size())
-    return differs("The " + std::string(kind_name(expected.kind)) + " has " + std::to_string(found.items.size()) +
-                   " items, want " + std::to_string(expected.items.size()) + ".");
+    return differs("The " + std::string(kind_name(expected.kind)) + " has " +
+                   std::to_string(found.items.size()) + " items, want " +
+                   std::to_string(expected.items.size()) + ".");
   Comparison out;
   for (size_t i = 0; i < expected.items.size(); ++i) {
     Comparison item = compare(found.items[i], expected.items[i], tolerance);

@@ -1,11 +1,11 @@
 #include <belay/graph/dtype.hpp>
 #include <belay/tensor_io.hpp>
 
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstring>
 
 namespace belay {
 namespace {
@@ -13,11 +13,15 @@ namespace {
 Code code_of(int error) {
   switch (error) {
     case ENOENT:
-    case ENOTDIR: return Code::kNotFound;
+    case ENOTDIR:
+      return Code::kNotFound;
     case EACCES:
-    case EPERM: return Code::kPermissionDenied;
-    case ENOMEM: return Code::kResourceExhausted;
-    default: return Code::kDataLoss;
+    case EPERM:
+      return Code::kPermissionDenied;
+    case ENOMEM:
+      return Code::kResourceExhausted;
+    default:
+      return Code::kDataLoss;
   }
 }
 Status io_error(const std::string& what, const std::string& path, int error) {
@@ -34,7 +38,8 @@ struct Descriptor {  // closes a file
 }  // namespace
 
 Result<std::string> read_file(const std::string& path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a FIFO must not make us wait
+  const Descriptor file{
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a FIFO must not make us wait
   if (file.fd < 0) return io_error("Cannot open", path, errno);
   struct stat info {};
   if (::fstat(file.fd, &info) != 0) return io_error("Cannot read", path, errno);
@@ -43,7 +48,8 @@ Result<std::string> read_file(const std::string& path) {
   try {
     out.resize(size_t(info.st_size));
   } catch (const std::exception&) {
-    return Status(Code::kResourceExhausted, "There is no memory for the " + std::to_string(info.st_size) + " bytes of '" + path + "'.");
+    return Status(Code::kResourceExhausted,
+                  "There is no memory for the " + std::to_string(info.st_size) + " bytes of '" + path + "'.");
   }
   size_t at = 0;
   while (at < out.size()) {
@@ -93,7 +99,8 @@ Result<HostTensor> read_raw(const std::string& path, uint32_t dtype, std::span<c
 
 Status write_raw(const std::string& path, const HostTensor& tensor) {
   if (tensor.dtype == BELAY_DT_STRING)
-    return {Code::kInvalidArgument, "Strings cannot be written to the raw file '" + path + "': want .npy or .pb."};
+    return {Code::kInvalidArgument,
+            "Strings cannot be written to the raw file '" + path + "': want .npy or .pb."};
   return write_file(path, {reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
 }
 
@@ -103,7 +110,9 @@ Result<HostTensor> read_npy(const std::string& path, uint32_t dtype) {
   if (!tensor.ok()) return std::move(tensor).status().while_doing("reading " + path);
   return tensor;
 }
-Status write_npy(const std::string& path, const HostTensor& tensor) { return write_file(path, to_npy(tensor)); }
+Status write_npy(const std::string& path, const HostTensor& tensor) {
+  return write_file(path, to_npy(tensor));
+}
 
 Result<HostDatum> read_pb(const std::string& path, uint32_t kind) {
   BELAY_ASSIGN(const std::string file, read_file(path));
@@ -119,13 +128,15 @@ Result<HostDatum> read_datum(const std::string& path, uint32_t kind, uint32_t dt
                              const std::optional<std::vector<int64_t>>& dims) {
   if (path.ends_with(".pb")) return read_pb(path, kind);
   if (kind != BELAY_TYPE_TENSOR)
-    return Status(Code::kInvalidArgument, "'" + path + "' is to hold a sequence, optional or map: want a .pb file.");
+    return Status(Code::kInvalidArgument,
+                  "'" + path + "' is to hold a sequence, optional or map: want a .pb file.");
   if (path.ends_with(".npy")) {
     BELAY_ASSIGN(HostTensor tensor, read_npy(path, dtype));
     return HostDatum(std::move(tensor));
   }
   if (!dims)
-    return Status(Code::kInvalidArgument, "Raw file '" + path + "' needs a shape; files that have their own end in .npy or .pb.");
+    return Status(Code::kInvalidArgument,
+                  "Raw file '" + path + "' needs a shape; files that have their own end in .npy or .pb.");
   BELAY_ASSIGN(HostTensor tensor, read_raw(path, dtype, *dims));
   return HostDatum(std::move(tensor));
 }

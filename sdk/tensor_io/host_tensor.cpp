@@ -49,7 +49,8 @@ Result<HostDatum> copy_datum_at(const belay_datum& datum, int depth) {
     BELAY_ASSIGN(out.tensor, copy_tensor(*datum.tensor));
     return out;
   }
-  if (datum.kind > BELAY_TYPE_MAP || datum.kind == 0) return invalid("A value has the kind " + std::to_string(datum.kind) + ", want 1 to 4.");
+  if (datum.kind > BELAY_TYPE_MAP || datum.kind == 0)
+    return invalid("A value has the kind " + std::to_string(datum.kind) + ", want 1 to 4.");
   for (uint64_t i = 0; i < datum.item_count; ++i) {
     if (!datum.items[i]) return invalid("Item " + std::to_string(i) + " of a value is missing.");
     BELAY_ASSIGN(HostDatum item, copy_datum_at(*datum.items[i], depth + 1));
@@ -64,9 +65,11 @@ uint64_t HostTensor::count() const { return element_count(dims).value_or(0); }
 
 Result<HostTensor> HostTensor::make(uint32_t dtype, std::span<const int64_t> dims) {
   if (!find_dtype(dtype)) return invalid("Element type " + std::to_string(dtype) + " is not known.");
-  if (dims.size() > BELAY_MAX_RANK) return invalid("A tensor has " + std::to_string(dims.size()) + " dims, want at most 32.");
+  if (dims.size() > BELAY_MAX_RANK)
+    return invalid("A tensor has " + std::to_string(dims.size()) + " dims, want at most 32.");
   const auto count = element_count(dims);
-  if (!count) return invalid("Shape " + dims_text(dims) + " has a negative dim, or more elements than 64 bits count.");
+  if (!count)
+    return invalid("Shape " + dims_text(dims) + " has a negative dim, or more elements than 64 bits count.");
   HostTensor out;
   out.dtype = dtype;
   out.dims.assign(dims.begin(), dims.end());
@@ -79,19 +82,23 @@ Result<HostTensor> HostTensor::make(uint32_t dtype, std::span<const int64_t> dim
       out.bytes.resize(*bytes);
     }
   } catch (const std::bad_alloc&) {
-    return Status(Code::kResourceExhausted, "There is no memory for a tensor of shape " + dims_text(dims) + ".");
+    return Status(Code::kResourceExhausted,
+                  "There is no memory for a tensor of shape " + dims_text(dims) + ".");
   } catch (const std::length_error&) {
-    return Status(Code::kResourceExhausted, "There is no memory for a tensor of shape " + dims_text(dims) + ".");
+    return Status(Code::kResourceExhausted,
+                  "There is no memory for a tensor of shape " + dims_text(dims) + ".");
   }
   return out;
 }
 
-Result<HostTensor> HostTensor::copy_of(uint32_t dtype, std::span<const int64_t> dims, std::span<const std::byte> bytes) {
+Result<HostTensor> HostTensor::copy_of(uint32_t dtype, std::span<const int64_t> dims,
+                                       std::span<const std::byte> bytes) {
   const auto count = element_count(dims);
   const auto want = count ? dtype_bytes(dtype, *count) : std::nullopt;
   if (want != bytes.size())  // before anything is allocated
     return invalid("A tensor of " + std::string(dtype_name(dtype)) + dims_text(dims) + " got " +
-                   std::to_string(bytes.size()) + " bytes, want " + (want ? std::to_string(*want) : "a size it can have") + ".");
+                   std::to_string(bytes.size()) + " bytes, want " +
+                   (want ? std::to_string(*want) : "a size it can have") + ".");
   BELAY_ASSIGN(HostTensor out, make(dtype, dims));
   std::copy(bytes.begin(), bytes.end(), out.bytes.begin());
   return out;
@@ -133,12 +140,15 @@ Result<HostTensor> copy_tensor(const belay_tensor& t) {
   const std::span<const int64_t> dims{t.dims, t.rank};
   const auto count = t.rank <= BELAY_MAX_RANK ? element_count(dims) : std::nullopt;
   if (!count) return invalid("A tensor has a shape that is not one, of " + std::to_string(t.rank) + " dims.");
-  if (t.buffer) return invalid("A tensor of " + dims_text(dims) + " lies in a device buffer, want host memory.");
+  if (t.buffer)
+    return invalid("A tensor of " + dims_text(dims) + " lies in a device buffer, want host memory.");
   if (*count > 0 && !t.data) return invalid("A tensor of " + dims_text(dims) + " has no data.");
   const DtypeInfo* info = find_dtype(t.dtype);
   const bool strings = t.dtype == BELAY_DT_STRING;
-  const auto dense = strings ? std::optional<uint64_t>(*count * sizeof(belay_str)) : dtype_bytes(t.dtype, *count);
-  if (!info || !dense) return invalid("A tensor has the element type " + std::to_string(t.dtype) + ", which is not known.");
+  const auto dense =
+      strings ? std::optional<uint64_t>(*count * sizeof(belay_str)) : dtype_bytes(t.dtype, *count);
+  if (!info || !dense)
+    return invalid("A tensor has the element type " + std::to_string(t.dtype) + ", which is not known.");
   uint64_t need = *dense;
   const size_t width = strings ? sizeof(belay_str) : info->bits / 8;
   if (t.strides && *count > 0) {
@@ -175,12 +185,14 @@ std::optional<uint32_t> parse_dtype(std::string_view name) {
     uint32_t dtype;
   };
   static constexpr Alias kAliases[] = {
-      {"f32", BELAY_DT_FLOAT32},  {"float", BELAY_DT_FLOAT32}, {"f64", BELAY_DT_FLOAT64},   {"double", BELAY_DT_FLOAT64},
-      {"f16", BELAY_DT_FLOAT16},  {"half", BELAY_DT_FLOAT16},  {"fp16", BELAY_DT_FLOAT16},  {"bf16", BELAY_DT_BFLOAT16},
-      {"i8", BELAY_DT_INT8},      {"i16", BELAY_DT_INT16},     {"i32", BELAY_DT_INT32},     {"i64", BELAY_DT_INT64},
-      {"u8", BELAY_DT_UINT8},     {"u16", BELAY_DT_UINT16},    {"u32", BELAY_DT_UINT32},    {"u64", BELAY_DT_UINT64},
-      {"int", BELAY_DT_INT32},    {"long", BELAY_DT_INT64},    {"str", BELAY_DT_STRING},    {"fp32", BELAY_DT_FLOAT32},
-      {"fp64", BELAY_DT_FLOAT64}, {"byte", BELAY_DT_UINT8},    {"boolean", BELAY_DT_BOOL},
+      {"f32", BELAY_DT_FLOAT32},    {"float", BELAY_DT_FLOAT32}, {"f64", BELAY_DT_FLOAT64},
+      {"double", BELAY_DT_FLOAT64}, {"f16", BELAY_DT_FLOAT16},   {"half", BELAY_DT_FLOAT16},
+      {"fp16", BELAY_DT_FLOAT16},   {"bf16", BELAY_DT_BFLOAT16}, {"i8", BELAY_DT_INT8},
+      {"i16", BELAY_DT_INT16},      {"i32", BELAY_DT_INT32},     {"i64", BELAY_DT_INT64},
+      {"u8", BELAY_DT_UINT8},       {"u16", BELAY_DT_UINT16},    {"u32", BELAY_DT_UINT32},
+      {"u64", BELAY_DT_UINT64},     {"int", BELAY_DT_INT32},     {"long", BELAY_DT_INT64},
+      {"str", BELAY_DT_STRING},     {"fp32", BELAY_DT_FLOAT32},  {"fp64", BELAY_DT_FLOAT64},
+      {"byte", BELAY_DT_UINT8},     {"boolean", BELAY_DT_BOOL},
   };
   for (const DtypeInfo& info : kDtypes)
     if (info.name == name) return info.dtype;
@@ -207,7 +219,8 @@ Result<std::vector<int64_t>> parse_dims(std::string_view text) {
     text.remove_prefix(end + 1);
     if (text.empty()) return invalid("Shape '" + std::string(whole) + "' ends with a separator.");
   }
-  if (dims.size() > BELAY_MAX_RANK) return invalid("Shape '" + std::string(whole) + "' has more than 32 dims.");
+  if (dims.size() > BELAY_MAX_RANK)
+    return invalid("Shape '" + std::string(whole) + "' has more than 32 dims.");
   return dims;
 }
 

@@ -1,4 +1,5 @@
-// NumPy's .npy: "\x93NUMPY", version (2 bytes), header length (2 or 4 bytes), header (a Python dict as text), data.
+// NumPy's .npy: "\x93NUMPY", version (2 bytes), header length (2 or 4 bytes), header (a Python dict as text),
+// data.
 #include <belay/graph/dtype.hpp>
 #include <belay/tensor_io.hpp>
 #include <belay/tensor_io/wire.hpp>
@@ -34,7 +35,8 @@ class HeaderReader {
       if (!quoted(key)) return bad("a quoted key");
       if (!take(':')) return bad("':'");
       if (key == "descr") {
-        if (peek() == '[' || peek() == '(') return Status(Code::kUnimplemented, "The .npy file holds structures, which are not supported.");
+        if (peek() == '[' || peek() == '(')
+          return Status(Code::kUnimplemented, "The .npy file holds structures, which are not supported.");
         if (!quoted(out.descr)) return bad("a quoted type");
         has_descr = true;
       } else if (key == "fortran_order") {
@@ -48,17 +50,20 @@ class HeaderReader {
         if (!shape(out.dims)) return bad("a tuple of at most 32 sizes");
         has_shape = true;
       } else {
-        return damaged("has the key '" + wire::printable(key) + "' in its header, want descr, fortran_order and shape");
+        return damaged("has the key '" + wire::printable(key) +
+                       "' in its header, want descr, fortran_order and shape");
       }
       if (!take(',') && peek() != '}') return bad("',' or '}'");
     }
-    if (!has_descr || !has_order || !has_shape) return damaged("lacks descr, fortran_order or shape in its header");
+    if (!has_descr || !has_order || !has_shape)
+      return damaged("lacks descr, fortran_order or shape in its header");
     return out;
   }
 
  private:
   Status bad(std::string_view want) const {
-    return damaged("has a damaged header at character " + std::to_string(at_) + ", want " + std::string(want));
+    return damaged("has a damaged header at character " + std::to_string(at_) + ", want " +
+                   std::string(want));
   }
   char peek() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
@@ -105,18 +110,20 @@ class HeaderReader {
 
 struct ElementType {
   uint32_t dtype = 0;
-  size_t width = 0;       // bytes of one element in the file
-  size_t swap = 1;        // bytes to reverse, when the file is big-endian
-  char text = 0;          // 'S' or 'U'
+  size_t width = 0;  // bytes of one element in the file
+  size_t swap = 1;   // bytes to reverse, when the file is big-endian
+  char text = 0;     // 'S' or 'U'
 };
 
 Result<ElementType> element_type(std::string_view descr, uint32_t hint) {
-  const Status unknown(Code::kUnimplemented, "The .npy file has the type '" + wire::printable(descr) + "', which is not supported.");
+  const Status unknown(Code::kUnimplemented, "The .npy file has the type '" + wire::printable(descr) +
+                                                 "', which is not supported.");
   if (descr.size() < 3) return unknown;
   const char order = descr[0], kind = descr[1];
   uint32_t width = 0;
   const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), width);
-  if (error != std::errc() || end != descr.data() + descr.size() || (order != '<' && order != '>' && order != '|' && order != '='))
+  if (error != std::errc() || end != descr.data() + descr.size() ||
+      (order != '<' && order != '>' && order != '|' && order != '='))
     return unknown;
   ElementType out;
   out.width = width;
@@ -126,11 +133,21 @@ Result<ElementType> element_type(std::string_view descr, uint32_t hint) {
       if (bytes == width) out.dtype = dtype;
   };
   switch (kind) {
-    case 'f': pick({{2, BELAY_DT_FLOAT16}, {4, BELAY_DT_FLOAT32}, {8, BELAY_DT_FLOAT64}}); break;
-    case 'i': pick({{1, BELAY_DT_INT8}, {2, BELAY_DT_INT16}, {4, BELAY_DT_INT32}, {8, BELAY_DT_INT64}}); break;
-    case 'u': pick({{1, BELAY_DT_UINT8}, {2, BELAY_DT_UINT16}, {4, BELAY_DT_UINT32}, {8, BELAY_DT_UINT64}}); break;
-    case 'b': pick({{1, BELAY_DT_BOOL}}); break;
-    case 'c': pick({{8, BELAY_DT_COMPLEX64}, {16, BELAY_DT_COMPLEX128}}); break;
+    case 'f':
+      pick({{2, BELAY_DT_FLOAT16}, {4, BELAY_DT_FLOAT32}, {8, BELAY_DT_FLOAT64}});
+      break;
+    case 'i':
+      pick({{1, BELAY_DT_INT8}, {2, BELAY_DT_INT16}, {4, BELAY_DT_INT32}, {8, BELAY_DT_INT64}});
+      break;
+    case 'u':
+      pick({{1, BELAY_DT_UINT8}, {2, BELAY_DT_UINT16}, {4, BELAY_DT_UINT32}, {8, BELAY_DT_UINT64}});
+      break;
+    case 'b':
+      pick({{1, BELAY_DT_BOOL}});
+      break;
+    case 'c':
+      pick({{8, BELAY_DT_COMPLEX64}, {16, BELAY_DT_COMPLEX128}});
+      break;
     case 'V': {  // bytes whose meaning is not in the file
       const DtypeInfo* info = find_dtype(hint);
       if (info && info->bits > 0 && (info->bits == width * 8 || (info->bits < 8 && width == 1))) {
@@ -148,7 +165,8 @@ Result<ElementType> element_type(std::string_view descr, uint32_t hint) {
       if (kind == 'U') out.width = size_t{width} * 4;
       out.swap = big && kind == 'U' ? 4 : 1;
       return out;
-    default: break;
+    default:
+      break;
   }
   if (out.dtype == 0) return unknown;
   if (big && kind != 'V') out.swap = kind == 'c' ? width / 2 : width;
@@ -215,7 +233,11 @@ std::optional<std::vector<uint32_t>> code_points(std::string_view text) {
   std::vector<uint32_t> out;
   for (size_t i = 0; i < text.size();) {
     const auto lead = uint8_t(text[i]);
-    const int more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : lead >= 0xf0 && lead < 0xf5 ? 3 : -1;
+    const int more = lead < 0x80                   ? 0
+                     : lead >= 0xc2 && lead < 0xe0 ? 1
+                     : lead >= 0xe0 && lead < 0xf0 ? 2
+                     : lead >= 0xf0 && lead < 0xf5 ? 3
+                                                   : -1;
     if (more < 0 || i + size_t(more) >= text.size()) return std::nullopt;
     uint32_t point = more == 0 ? lead : lead & (0x3fu >> more);
     for (int k = 1; k <= more; ++k) {
@@ -233,7 +255,8 @@ std::string header_text(std::string_view descr, std::span<const int64_t> dims) {
   std::string shape = "(";
   for (size_t i = 0; i < dims.size(); ++i) shape.append(i > 0 ? ", " : "").append(std::to_string(dims[i]));
   shape += dims.size() == 1 ? ",)" : ")";
-  std::string text = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  std::string text =
+      "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': " + shape + ", }";
   const bool wide = text.size() + 64 > 65535;
   const size_t prefix = kMagic.size() + 2 + (wide ? 4 : 2);
   text.append((64 - (prefix + text.size() + 1) % 64) % 64, ' ');
@@ -247,22 +270,38 @@ std::string header_text(std::string_view descr, std::span<const int64_t> dims) {
 
 std::string descr_of(uint32_t dtype) {
   switch (dtype) {
-    case BELAY_DT_BOOL: return "|b1";
-    case BELAY_DT_INT8: return "|i1";
-    case BELAY_DT_UINT8: return "|u1";
-    case BELAY_DT_INT16: return "<i2";
-    case BELAY_DT_UINT16: return "<u2";
-    case BELAY_DT_INT32: return "<i4";
-    case BELAY_DT_UINT32: return "<u4";
-    case BELAY_DT_INT64: return "<i8";
-    case BELAY_DT_UINT64: return "<u8";
-    case BELAY_DT_FLOAT16: return "<f2";
-    case BELAY_DT_FLOAT32: return "<f4";
-    case BELAY_DT_FLOAT64: return "<f8";
-    case BELAY_DT_COMPLEX64: return "<c8";
-    case BELAY_DT_COMPLEX128: return "<c16";
-    case BELAY_DT_BFLOAT16: return "<V2";
-    default: return "|V" + std::to_string(std::max(1u, find_dtype(dtype) ? find_dtype(dtype)->bits / 8 : 1));
+    case BELAY_DT_BOOL:
+      return "|b1";
+    case BELAY_DT_INT8:
+      return "|i1";
+    case BELAY_DT_UINT8:
+      return "|u1";
+    case BELAY_DT_INT16:
+      return "<i2";
+    case BELAY_DT_UINT16:
+      return "<u2";
+    case BELAY_DT_INT32:
+      return "<i4";
+    case BELAY_DT_UINT32:
+      return "<u4";
+    case BELAY_DT_INT64:
+      return "<i8";
+    case BELAY_DT_UINT64:
+      return "<u8";
+    case BELAY_DT_FLOAT16:
+      return "<f2";
+    case BELAY_DT_FLOAT32:
+      return "<f4";
+    case BELAY_DT_FLOAT64:
+      return "<f8";
+    case BELAY_DT_COMPLEX64:
+      return "<c8";
+    case BELAY_DT_COMPLEX128:
+      return "<c16";
+    case BELAY_DT_BFLOAT16:
+      return "<V2";
+    default:
+      return "|V" + std::to_string(std::max(1u, find_dtype(dtype) ? find_dtype(dtype)->bits / 8 : 1));
   }
 }
 
@@ -293,7 +332,8 @@ std::string strings_to_npy(const HostTensor& tensor) {
 }  // namespace
 
 Result<HostTensor> parse_npy(std::string_view file, uint32_t hint) {
-  if (!file.starts_with(kMagic) || file.size() < 10) return damaged("does not begin with \\x93NUMPY and a version");
+  if (!file.starts_with(kMagic) || file.size() < 10)
+    return damaged("does not begin with \\x93NUMPY and a version");
   const int major = file[6];
   if (major < 1 || major > 3) return damaged("has the version " + std::to_string(major) + ", want 1, 2 or 3");
   const size_t width = major == 1 ? 2 : 4;
@@ -304,7 +344,8 @@ Result<HostTensor> parse_npy(std::string_view file, uint32_t hint) {
     return damaged("has a header of " + std::to_string(header_bytes) + " bytes, past its end");
   BELAY_ASSIGN(const Header header, HeaderReader(file.substr(8 + width, header_bytes)).run());
   if (header.descr.ends_with('O'))
-    return Status(Code::kUnimplemented, "The .npy file holds Python objects, which are code and are not read.");
+    return Status(Code::kUnimplemented,
+                  "The .npy file holds Python objects, which are code and are not read.");
   BELAY_ASSIGN(const ElementType type, element_type(header.descr, hint));
   const std::string_view data = file.substr(8 + width + header_bytes);
 
@@ -315,10 +356,12 @@ Result<HostTensor> parse_npy(std::string_view file, uint32_t hint) {
   uint64_t want = 0;
   if (!in_file || __builtin_mul_overflow(*in_file, uint64_t{type.width}, &want) || want != data.size())
     return damaged("has " + std::to_string(data.size()) + " bytes of data, want " +
-                   (in_file ? std::to_string(*in_file) + " elements" : std::string("a possible number")) + " of " +
-                   std::to_string(type.width) + " bytes for shape " + dims_text(dims));
+                   (in_file ? std::to_string(*in_file) + " elements" : std::string("a possible number")) +
+                   " of " + std::to_string(type.width) + " bytes for shape " + dims_text(dims));
   if (packed) {
-    if (dims.size() != 1) return Status(Code::kUnimplemented, "The .npy file holds packed sub-byte elements; want one dim, of bytes.");
+    if (dims.size() != 1)
+      return Status(Code::kUnimplemented,
+                    "The .npy file holds packed sub-byte elements; want one dim, of bytes.");
     dims[0] *= int64_t(8 / info.bits);
   }
   // Strings of width 0 take no bytes in the file but do in memory: the shape alone must not decide.
@@ -334,7 +377,8 @@ Result<HostTensor> parse_npy(std::string_view file, uint32_t hint) {
     }
     char* to = reinterpret_cast<char*>(out.bytes.data()) + i++ * type.width;
     std::memcpy(to, bytes.data(), type.width);
-    for (size_t at = 0; type.swap > 1 && at < type.width; at += type.swap) std::reverse(to + at, to + at + type.swap);
+    for (size_t at = 0; type.swap > 1 && at < type.width; at += type.swap)
+      std::reverse(to + at, to + at + type.swap);
   };
   if (fortran) {
     each_fortran(dims, *in_file, copy);

@@ -15,7 +15,10 @@ size_t character(std::string_view text) {
   const auto byte = [&](size_t i) { return uint8_t(text[i]); };
   const uint8_t lead = byte(0);
   if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  const size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
+                        : lead >= 0xe0 && lead < 0xf0 ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
   if (length == 0 || length > text.size()) return 0;
   for (size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
@@ -57,24 +60,32 @@ namespace belay::onnx {
 namespace {
 
 // Fields of TensorProto that hold typed data.
-constexpr uint32_t kFloatData = 4, kInt32Data = 5, kStringData = 6, kInt64Data = 7, kDoubleData = 10, kUint64Data = 11;
+constexpr uint32_t kFloatData = 4, kInt32Data = 5, kStringData = 6, kInt64Data = 7, kDoubleData = 10,
+                   kUint64Data = 11;
 
 uint32_t typed_field(uint32_t dtype) {
   switch (dtype) {
     case BELAY_DT_FLOAT32:
-    case BELAY_DT_COMPLEX64: return kFloatData;
+    case BELAY_DT_COMPLEX64:
+      return kFloatData;
     case BELAY_DT_FLOAT64:
-    case BELAY_DT_COMPLEX128: return kDoubleData;
-    case BELAY_DT_INT64: return kInt64Data;
+    case BELAY_DT_COMPLEX128:
+      return kDoubleData;
+    case BELAY_DT_INT64:
+      return kInt64Data;
     case BELAY_DT_UINT32:
-    case BELAY_DT_UINT64: return kUint64Data;
-    case BELAY_DT_STRING: return kStringData;
-    default: return kInt32Data;
+    case BELAY_DT_UINT64:
+      return kUint64Data;
+    case BELAY_DT_STRING:
+      return kStringData;
+    default:
+      return kInt32Data;
   }
 }
 
 std::string describe(const TensorProto& t) {
-  return "Tensor '" + wire::printable(t.name) + "'" + (t.dtype ? " (" + std::string(dtype_name(t.dtype)) + dims_text(t.dims) + ")" : "");
+  return "Tensor '" + wire::printable(t.name) + "'" +
+         (t.dtype ? " (" + std::string(dtype_name(t.dtype)) + dims_text(t.dims) + ")" : "");
 }
 Status invalid(const TensorProto& t, const std::string& what) {
   return {Code::kInvalidArgument, describe(t) + " " + what + "."};
@@ -134,36 +145,56 @@ Result<TensorProto> read_tensor(std::string_view message, const char* base) {
           }
         });
         break;
-      case 2: type = int32_t(m.number()); break;
-      case 3: segment = true; break;
-      case kFloatData: m.floats([&](float) { ++typed_counts[kFloatData]; }); break;
-      case kDoubleData: m.doubles([&](double) { ++typed_counts[kDoubleData]; }); break;
+      case 2:
+        type = int32_t(m.number());
+        break;
+      case 3:
+        segment = true;
+        break;
+      case kFloatData:
+        m.floats([&](float) { ++typed_counts[kFloatData]; });
+        break;
+      case kDoubleData:
+        m.doubles([&](double) { ++typed_counts[kDoubleData]; });
+        break;
       case kInt32Data:
       case kInt64Data:
-      case kUint64Data: m.numbers([&](uint64_t) { ++typed_counts[m.field()]; }); break;
+      case kUint64Data:
+        m.numbers([&](uint64_t) { ++typed_counts[m.field()]; });
+        break;
       case kStringData:
         m.bytes();
         ++typed_counts[kStringData];
         break;
-      case 8: t.name = m.bytes(); break;
+      case 8:
+        t.name = m.bytes();
+        break;
       case 9:
         t.raw = m.bytes();
         has_raw = true;
         break;
-      case 13: entries.push_back(m.bytes()); break;
-      case 14: location = m.number(); break;
-      default: break;
+      case 13:
+        entries.push_back(m.bytes());
+        break;
+      case 14:
+        location = m.number();
+        break;
+      default:
+        break;
     }
   }
   BELAY_TRY(m.status());
-  if (segment) return Status(Code::kUnimplemented, describe(t) + " is stored in segments, which are not supported.");
-  if (type <= 0 || !find_dtype(uint32_t(type)) || uint32_t(type) >= BELAY_DT_COMPLEX32)  // ONNX's own end at 26
+  if (segment)
+    return Status(Code::kUnimplemented, describe(t) + " is stored in segments, which are not supported.");
+  if (type <= 0 || !find_dtype(uint32_t(type)) ||
+      uint32_t(type) >= BELAY_DT_COMPLEX32)  // ONNX's own end at 26
     return invalid(t, "has the data type " + std::to_string(type) + ", which is not a known element type");
   t.dtype = uint32_t(type);
   if (too_many_dims) return invalid(t, "has more than 32 dims");
   for (size_t i = 0; i < t.dims.size(); ++i)
     if (t.dims[i] < 0)
-      return invalid(t, "has dims[" + std::to_string(i) + "] = " + std::to_string(t.dims[i]) + ", want 0 or more");
+      return invalid(
+          t, "has dims[" + std::to_string(i) + "] = " + std::to_string(t.dims[i]) + ", want 0 or more");
   const auto count = element_count(t.dims);
   if (!count) return invalid(t, "has more elements than 64 bits count");
   t.count = *count;
@@ -177,8 +208,7 @@ Result<TensorProto> read_tensor(std::string_view message, const char* base) {
   const uint32_t field = typed_field(t.dtype);
   uint64_t typed_total = 0;
   for (const uint64_t n : typed_counts) typed_total += n;
-  if (typed_total != typed_counts[field])
-    return invalid(t, "has its values in a field of another type");
+  if (typed_total != typed_counts[field]) return invalid(t, "has its values in a field of another type");
   if (location > 1) return invalid(t, "has data_location " + std::to_string(location) + ", want 0 or 1");
   const bool external = location == 1;
   // An empty raw_data next to external or typed data is what some writers leave; only bytes count as data.
@@ -190,7 +220,8 @@ Result<TensorProto> read_tensor(std::string_view message, const char* base) {
     t.raw = {};
     BELAY_TRY(read_external(t, entries));
     if (t.length && *t.length != t.bytes)
-      return invalid(t, "has external data of " + std::to_string(*t.length) + " bytes, want " + std::to_string(t.bytes));
+      return invalid(
+          t, "has external data of " + std::to_string(*t.length) + " bytes, want " + std::to_string(t.bytes));
     return t;
   }
   if (strings || typed_total > 0) {
@@ -204,7 +235,8 @@ Result<TensorProto> read_tensor(std::string_view message, const char* base) {
     return t;
   }
   if (t.raw.size() != t.bytes)
-    return invalid(t, "has " + std::to_string(t.raw.size()) + " bytes of raw data, want " + std::to_string(t.bytes));
+    return invalid(
+        t, "has " + std::to_string(t.raw.size()) + " bytes of raw data, want " + std::to_string(t.bytes));
   return t;
 }
 
@@ -212,7 +244,8 @@ Status read_values(const TensorProto& t, std::span<std::byte> out) {
   const DtypeInfo& info = *find_dtype(t.dtype);
   const uint32_t field = typed_field(t.dtype);
   const size_t width = field == kFloatData ? 4 : field == kDoubleData ? 8 : info.bits < 8 ? 1 : info.bits / 8;
-  if (out.size() != t.bytes || t.dtype == BELAY_DT_STRING) return invalid(t, "was asked for values of another size");
+  if (out.size() != t.bytes || t.dtype == BELAY_DT_STRING)
+    return invalid(t, "was asked for values of another size");
   size_t at = 0;
   bool fits = true;
   const auto put = [&](const auto& value) {
@@ -231,9 +264,15 @@ Status read_values(const TensorProto& t, std::span<std::byte> out) {
   while (m.next()) {
     if (m.field() != field) continue;
     switch (field) {
-      case kFloatData: m.floats(put); break;
-      case kDoubleData: m.doubles(put); break;
-      case kInt64Data: m.numbers(put); break;
+      case kFloatData:
+        m.floats(put);
+        break;
+      case kDoubleData:
+        m.doubles(put);
+        break;
+      case kInt64Data:
+        m.numbers(put);
+        break;
       case kUint64Data:
         m.numbers([&](uint64_t value) {
           if (width == 4 && value > UINT32_MAX) misfit = int64_t(value);
@@ -244,14 +283,16 @@ Status read_values(const TensorProto& t, std::span<std::byte> out) {
         m.numbers([&](uint64_t raw) {
           const auto value = int64_t(raw);
           const int64_t low = is_signed || info.bits < 8 ? -(int64_t{1} << (bits - 1)) : 0;
-          const int64_t high = t.dtype == BELAY_DT_BOOL ? 1 : (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
+          const int64_t high =
+              t.dtype == BELAY_DT_BOOL ? 1 : (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
           if (value < low || value > high) misfit = value;
           put(value);
         });
     }
   }
   BELAY_TRY(m.status());
-  if (misfit) return invalid(t, "has the value " + std::to_string(*misfit) + ", which its element type cannot hold");
+  if (misfit)
+    return invalid(t, "has the value " + std::to_string(*misfit) + ", which its element type cannot hold");
   if (!fits || at != out.size()) return invalid(t, "has another number of values than its dims say");
   return {};
 }

@@ -17,7 +17,8 @@ Status nested_too_deep() { return {Code::kInvalidArgument, "The value is nested 
 Result<HostTensor> tensor_of(std::string_view message, const char* base) {
   BELAY_ASSIGN(const onnx::TensorProto proto, onnx::read_tensor(message, base));
   if (proto.data == onnx::TensorProto::Data::kExternal)
-    return Status(Code::kInvalidArgument, "Tensor '" + wire::printable(proto.name) + "' has external data, want it in the file.");
+    return Status(Code::kInvalidArgument,
+                  "Tensor '" + wire::printable(proto.name) + "' has external data, want it in the file.");
   if (proto.data == onnx::TensorProto::Data::kRaw)
     return HostTensor::copy_of(proto.dtype, proto.dims, std::as_bytes(std::span(proto.raw)));
   BELAY_ASSIGN(HostTensor out, HostTensor::make(proto.dtype, proto.dims));
@@ -41,9 +42,13 @@ Result<HostDatum> datum_of(std::string_view message, const char* base, uint32_t 
       return HostDatum(std::move(tensor));
     }
     case BELAY_TYPE_SEQUENCE:
-    case BELAY_TYPE_OPTIONAL: return list_of(message, base, kind, depth);
-    case BELAY_TYPE_MAP: return map_of(message, base, depth);
-    default: return Status(Code::kInvalidArgument, "A value of kind " + std::to_string(kind) + " was asked for, want 1 to 4.");
+    case BELAY_TYPE_OPTIONAL:
+      return list_of(message, base, kind, depth);
+    case BELAY_TYPE_MAP:
+      return map_of(message, base, depth);
+    default:
+      return Status(Code::kInvalidArgument,
+                    "A value of kind " + std::to_string(kind) + " was asked for, want 1 to 4.");
   }
 }
 
@@ -54,12 +59,22 @@ Result<HostDatum> list_of(std::string_view message, const char* base, uint32_t k
   while (m.next()) {
     uint32_t item_kind = 0;
     switch (m.field()) {
-      case 3: item_kind = BELAY_TYPE_TENSOR; break;
-      case 4: return Status(Code::kUnimplemented, "The file holds sparse tensors, which are not supported.");
-      case 5: item_kind = BELAY_TYPE_SEQUENCE; break;
-      case 6: item_kind = BELAY_TYPE_MAP; break;
-      case 7: item_kind = BELAY_TYPE_OPTIONAL; break;
-      default: continue;
+      case 3:
+        item_kind = BELAY_TYPE_TENSOR;
+        break;
+      case 4:
+        return Status(Code::kUnimplemented, "The file holds sparse tensors, which are not supported.");
+      case 5:
+        item_kind = BELAY_TYPE_SEQUENCE;
+        break;
+      case 6:
+        item_kind = BELAY_TYPE_MAP;
+        break;
+      case 7:
+        item_kind = BELAY_TYPE_OPTIONAL;
+        break;
+      default:
+        continue;
     }
     const std::string_view bytes = m.bytes();
     BELAY_TRY(m.status());
@@ -68,7 +83,8 @@ Result<HostDatum> list_of(std::string_view message, const char* base, uint32_t k
   }
   BELAY_TRY(m.status());
   if (kind == BELAY_TYPE_OPTIONAL && out.items.size() > 1)
-    return Status(Code::kInvalidArgument, "An OptionalProto has " + std::to_string(out.items.size()) + " values, want at most one.");
+    return Status(Code::kInvalidArgument,
+                  "An OptionalProto has " + std::to_string(out.items.size()) + " values, want at most one.");
   return out;
 }
 
@@ -80,26 +96,36 @@ Result<HostDatum> map_of(std::string_view message, const char* base, int depth) 
   std::optional<HostDatum> values;
   wire::Message m(message, base, "MapProto");
   while (m.next()) switch (m.field()) {
-      case 2: key_type = int32_t(m.number()); break;
-      case 3: m.numbers([&](uint64_t key) { numbers.push_back(int64_t(key)); }); break;
-      case 4: texts.push_back(m.bytes()); break;
+      case 2:
+        key_type = int32_t(m.number());
+        break;
+      case 3:
+        m.numbers([&](uint64_t key) { numbers.push_back(int64_t(key)); });
+        break;
+      case 4:
+        texts.push_back(m.bytes());
+        break;
       case 5: {
         const std::string_view bytes = m.bytes();
         BELAY_TRY(m.status());
         BELAY_ASSIGN(values, datum_of(bytes, base, BELAY_TYPE_SEQUENCE, depth + 1));
         break;
       }
-      default: break;
+      default:
+        break;
     }
   BELAY_TRY(m.status());
   const DtypeInfo* info = key_type > 0 ? find_dtype(uint32_t(key_type)) : nullptr;
   const bool strings = key_type == BELAY_DT_STRING;
-  const bool integers = info && (info->name.starts_with("int") || info->name.starts_with("uint")) && info->bits >= 8;
+  const bool integers =
+      info && (info->name.starts_with("int") || info->name.starts_with("uint")) && info->bits >= 8;
   if (!strings && !integers)
-    return Status(Code::kInvalidArgument, "A MapProto has the key type " + std::to_string(key_type) + ", want integers or strings.");
+    return Status(Code::kInvalidArgument,
+                  "A MapProto has the key type " + std::to_string(key_type) + ", want integers or strings.");
   const size_t count = strings ? texts.size() : numbers.size(), items = values ? values->items.size() : 0;
   if (count != items || (strings ? !numbers.empty() : !texts.empty()))
-    return Status(Code::kInvalidArgument, "A MapProto has " + std::to_string(count) + " keys and " + std::to_string(items) + " values.");
+    return Status(Code::kInvalidArgument, "A MapProto has " + std::to_string(count) + " keys and " +
+                                              std::to_string(items) + " values.");
   HostDatum out;
   out.kind = BELAY_TYPE_MAP;
   for (size_t i = 0; i < count; ++i) {
@@ -124,16 +150,21 @@ void put_tensor(std::string& out, const HostTensor& tensor, std::string_view nam
     wire::put_bytes(out, 9, {reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
 }
 
-// Field of SequenceProto and OptionalProto that holds items of this kind, and the elem_type that goes with it.
+// Field of SequenceProto and OptionalProto that holds items of this kind, and the elem_type that goes with
+// it.
 struct Element {
   uint32_t field, type;
 };
 Element element_of(uint32_t kind) {
   switch (kind) {
-    case BELAY_TYPE_SEQUENCE: return {5, kElementSequence};
-    case BELAY_TYPE_MAP: return {6, kElementMap};
-    case BELAY_TYPE_OPTIONAL: return {7, kElementOptional};
-    default: return {3, kElementTensor};
+    case BELAY_TYPE_SEQUENCE:
+      return {5, kElementSequence};
+    case BELAY_TYPE_MAP:
+      return {6, kElementMap};
+    case BELAY_TYPE_OPTIONAL:
+      return {7, kElementOptional};
+    default:
+      return {3, kElementTensor};
   }
 }
 
@@ -146,7 +177,8 @@ void put_datum(std::string& out, const HostDatum& datum, std::string_view name) 
   if (datum.kind == BELAY_TYPE_MAP) {
     HostDatum values;
     values.kind = BELAY_TYPE_SEQUENCE;
-    if (!datum.items.empty()) wire::put_number(out, 2, datum.items[0].tensor.dtype);
+    // An empty map has lost its key type, which the format wants all the same.
+    wire::put_number(out, 2, datum.items.empty() ? BELAY_DT_INT64 : datum.items[0].tensor.dtype);
     for (size_t i = 0; i + 1 < datum.items.size(); i += 2) {
       const HostTensor& key = datum.items[i].tensor;
       if (key.dtype == BELAY_DT_STRING) {
@@ -172,7 +204,9 @@ void put_datum(std::string& out, const HostDatum& datum, std::string_view name) 
 
 }  // namespace
 
-Result<HostDatum> parse_pb(std::string_view file, uint32_t kind) { return datum_of(file, file.data(), kind, 0); }
+Result<HostDatum> parse_pb(std::string_view file, uint32_t kind) {
+  return datum_of(file, file.data(), kind, 0);
+}
 
 std::string to_pb(const HostDatum& datum, std::string_view name) {
   std::string out;

@@ -11,25 +11,27 @@ namespace {
 Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 std::string quoted(std::string_view name) { return "'" + wire::printable(name) + "'"; }
 
-constexpr std::string_view kKindNames[] = {"nothing", "a float", "an int", "a string", "a tensor", "a graph",
-                                           "floats", "ints", "strings", "tensors", "graphs",
-                                           "a sparse tensor", "sparse tensors", "a type", "types"};
+constexpr std::string_view kKindNames[] = {
+    "nothing", "a float", "an int", "a string",        "a tensor",       "a graph", "floats", "ints",
+    "strings", "tensors", "graphs", "a sparse tensor", "sparse tensors", "a type",  "types"};
 constexpr int64_t kTensor = 4, kGraph = 5, kFloats = 6, kGraphs = 10, kType = 13, kKinds = 14;
 
 bool is_empty_list(const AttributeProto& at) {
   return at.type >= kFloats && at.type <= kGraphs && at.present == 0;
 }
 
-// Which of its fields is the value. Old files do not say: then the only field that is there does, and where none is (a
-// zero that was not written) the kind that the operator wants, a letter, or '\0'.
+// Which of its fields is the value. Old files do not say: then the only field that is there does, and where
+// none is (a zero that was not written) the kind that the operator wants, a letter, or '\0'.
 Result<int64_t> kind_of(const AttributeProto& at, char wanted) {
   if (at.type == 0) {
     if (std::popcount(at.present) == 1) return int64_t(std::countr_zero(at.present));
     const size_t kind = wanted ? kAttributeKinds.find(wanted) : 0;
-    if (at.present == 0 && kind != 0 && kind != kTensor && kind != kGraph && kind <= kGraphs) return int64_t(kind);
+    if (at.present == 0 && kind != 0 && kind != kTensor && kind != kGraph && kind <= kGraphs)
+      return int64_t(kind);
     return invalid("has no type and " + std::string(at.present ? "several values" : "no value"));
   }
-  if (at.type < 0 || at.type > kKinds) return invalid("has the type " + std::to_string(at.type) + ", want 1 to 14");
+  if (at.type < 0 || at.type > kKinds)
+    return invalid("has the type " + std::to_string(at.type) + ", want 1 to 14");
   const uint32_t other = at.present & ~(1u << at.type);
   if (other != 0)
     return invalid("says that it is " + std::string(kKindNames[at.type]) + " but holds " +
@@ -47,7 +49,8 @@ const AttributeProto* attribute_named(const std::vector<AttributeProto>& attribu
 
 }  // namespace
 
-Result<Importer::Attributes> Importer::read_attributes(const NodeProto& node, const Call* call, const Operator& op) const {
+Result<Importer::Attributes> Importer::read_attributes(const NodeProto& node, const Call* call,
+                                                       const Operator& op) const {
   Attributes out;
   std::set<std::string_view> seen;
   for (const std::string_view message : node.attributes) {
@@ -58,9 +61,12 @@ Result<Importer::Attributes> Importer::read_attributes(const NodeProto& node, co
     if (name.empty()) return invalid("An attribute of " + node_text(node) + " has no name.");
     if (!seen.insert(name).second) return invalid(text + "is there twice, want once.");
     if (!at.reference.empty()) {
-      if (!call) return invalid(text + "refers to the attribute " + quoted(at.reference) + " of a function but is in none.");
+      if (!call)
+        return invalid(text + "refers to the attribute " + quoted(at.reference) +
+                       " of a function but is in none.");
       const auto found = call->attributes.find(at.reference);
-      if (found == call->attributes.end()) continue;  // neither given nor with a default: as if it were not there
+      if (found == call->attributes.end())
+        continue;  // neither given nor with a default: as if it were not there
       from = found->second;
       BELAY_ASSIGN(at, read_attribute(from, base_));
       at.name = name;
@@ -73,7 +79,8 @@ Result<Importer::Attributes> Importer::read_attributes(const NodeProto& node, co
       const size_t want = kAttributeKinds.find(wanted);
       // Writers that know no type of an empty list guess one.
       if (!(is_empty_list(at) && int64_t(want) >= kFloats && int64_t(want) <= kGraphs))
-        return invalid(text + "is " + std::string(kKindNames[at.type]) + ", want " + std::string(kKindNames[want]) + ".");
+        return invalid(text + "is " + std::string(kKindNames[at.type]) + ", want " +
+                       std::string(kKindNames[want]) + ".");
       at.type = int64_t(want);
     }
     out.list.push_back(std::move(at));
@@ -98,7 +105,8 @@ Result<size_t> Importer::count_inputs(const GraphProto& body) const {
 }
 
 // That the numbers of inputs and outputs of a control-flow node and of its graphs fit together.
-Status Importer::check_body(const NodeProto& node, uint32_t since_version, const std::vector<AttributeProto>& attributes) const {
+Status Importer::check_body(const NodeProto& node, uint32_t since_version,
+                            const std::vector<AttributeProto>& attributes) const {
   const bool is_if = node.op == "If", is_loop = node.op == "Loop", is_scan = node.op == "Scan";
   if (!node.domain.empty() || !(is_if || is_loop || is_scan)) return {};
   const size_t ins = node.inputs.size(), outs = node.outputs.size();
@@ -112,7 +120,8 @@ Status Importer::check_body(const NodeProto& node, uint32_t since_version, const
     };
     if (is_if) {
       if (body_ins != 0) return wrong(std::to_string(body_ins) + " inputs, want none");
-      if (body_outs != outs) return wrong(std::to_string(body_outs) + " outputs, want " + std::to_string(outs) + " as the node");
+      if (body_outs != outs)
+        return wrong(std::to_string(body_outs) + " outputs, want " + std::to_string(outs) + " as the node");
       continue;
     }
     // Values that go round: for a Loop all but trip count and condition; for a Scan all but what is scanned.
@@ -122,13 +131,15 @@ Status Importer::check_body(const NodeProto& node, uint32_t since_version, const
       const AttributeProto* scanned = attribute_named(attributes, "num_scan_inputs");
       const size_t values = ins < first ? 0 : ins - first;
       if (!scanned || scanned->i < 1 || uint64_t(scanned->i) > values)
-        return invalid("The " + node_text(node) + " has num_scan_inputs " + std::to_string(scanned ? scanned->i : 0) +
-                       ", want 1 to its " + std::to_string(values) + " inputs.");
+        return invalid("The " + node_text(node) + " has num_scan_inputs " +
+                       std::to_string(scanned ? scanned->i : 0) + ", want 1 to its " +
+                       std::to_string(values) + " inputs.");
       want_ins = values;
       least_outs = values - size_t(scanned->i);
       extra = 0;
     }
-    if (body_ins != want_ins) return wrong(std::to_string(body_ins) + " inputs, want " + std::to_string(want_ins));
+    if (body_ins != want_ins)
+      return wrong(std::to_string(body_ins) + " inputs, want " + std::to_string(want_ins));
     least_outs = std::max(least_outs, outs + extra);
     if (body_outs < least_outs)
       return wrong(std::to_string(body_outs) + " outputs, want " + std::to_string(least_outs) + " or more");

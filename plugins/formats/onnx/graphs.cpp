@@ -20,7 +20,8 @@ Status Importer::import_graph(const GraphProto& graph, Scope& scope, std::string
     wire::Message m(graph.sparse_initializers[0], base_, "SparseTensorProto");
     while (m.next())
       if (m.field() == 1)
-        if (const auto values = read_tensor(m.bytes(), base_); values.ok()) name = wire::printable(values->name);
+        if (const auto values = read_tensor(m.bytes(), base_); values.ok())
+          name = wire::printable(values->name);
     return {Code::kUnimplemented, "Initializer '" + name + "' is sparse, which is not supported."};
   }
   for (const std::string_view message : graph.value_infos) {
@@ -49,19 +50,23 @@ Result<std::map<std::string_view, Importer::Constant>> Importer::add_initializer
   for (const std::string_view message : graph.initializers) {
     BELAY_ASSIGN(const TensorProto tensor, read_tensor(message, base_));
     if (tensor.name.empty()) return invalid("An initializer of " + quoted(graph.name) + " has no name.");
-    if (out.contains(tensor.name)) return invalid("Initializer " + quoted(tensor.name) + " is there twice, want once.");
+    if (out.contains(tensor.name))
+      return invalid("Initializer " + quoted(tensor.name) + " is there twice, want once.");
     BELAY_ASSIGN(out[tensor.name], add_tensor(tensor, tensor.name));
   }
   return out;
 }
 
-Status Importer::add_inputs(const GraphProto& graph, Scope& scope, const std::map<std::string_view, Constant>& initializers) {
+Status Importer::add_inputs(const GraphProto& graph, Scope& scope,
+                            const std::map<std::string_view, Constant>& initializers) {
   for (const std::string_view message : graph.inputs) {
     BELAY_ASSIGN(const ValueInfoProto info, read_value_info(message, base_));
     if (info.name.empty()) return invalid("An input of graph " + quoted(graph.name) + " has no name.");
-    if (scope.names.contains(info.name)) return invalid("Graph input " + quoted(info.name) + " is there twice, want once.");
+    if (scope.names.contains(info.name))
+      return invalid("Graph input " + quoted(info.name) + " is there twice, want once.");
     const auto initial = initializers.find(info.name);
-    // Before IR 4 each initializer is also listed as an input, though nobody means to give it: it is a constant.
+    // Before IR 4 each initializer is also listed as an input, though nobody means to give it: it is a
+    // constant.
     if (initial != initializers.end() && ir_version_ < 4) continue;
     uint32_t type = BELAY_NONE;
     if (info.type) {
@@ -87,7 +92,8 @@ Status Importer::add_outputs(const GraphProto& graph, Scope& scope) {
       return invalid("Graph output " + quoted(info.name) + " is there twice, want once.");
     const Name* name = find(scope, info.name);
     if (!name || name->value == BELAY_NONE)
-      return invalid("Graph output " + quoted(info.name) + " is made by no node and is no input or initializer.");
+      return invalid("Graph output " + quoted(info.name) +
+                     " is made by no node and is no input or initializer.");
     builder_.add_output(scope.graph, name->value);
   }
   return {};
@@ -142,7 +148,8 @@ Result<uint32_t> Importer::new_value(Scope& scope, std::string_view name) {
 
 Importer::Name* Importer::find(const Scope& scope, std::string_view name) const {
   for (const Scope* at = &scope; at; at = at->parent)
-    if (const auto found = at->names.find(name); found != at->names.end()) return const_cast<Name*>(&found->second);
+    if (const auto found = at->names.find(name); found != at->names.end())
+      return const_cast<Name*>(&found->second);
   return nullptr;
 }
 

@@ -29,26 +29,30 @@ Result<std::string> Importer::run() {
   BELAY_TRY(import_graph(graph, scope, "the graph"));
   if (!unknown_.empty()) {
     std::string text = unknown_.size() == 1 ? "An operator cannot be used: " : "Operators cannot be used: ";
-    for (size_t i = 0; i < unknown_.size() && i < kShownUnknown; ++i) text.append(i > 0 ? "; " : "").append(unknown_[i]);
-    if (unknown_.size() > kShownUnknown) text += "; and " + std::to_string(unknown_.size() - kShownUnknown) + " more";
+    for (size_t i = 0; i < unknown_.size() && i < kShownUnknown; ++i)
+      text.append(i > 0 ? "; " : "").append(unknown_[i]);
+    if (unknown_.size() > kShownUnknown)
+      text += "; and " + std::to_string(unknown_.size() - kShownUnknown) + " more";
     return Status(Code::kUnimplemented, text + ".");
   }
   return builder_.freeze();
 }
 
 Status Importer::read_versions(const ModelProto& model) {
-  if (!model.ir_version) return invalid("The model has no ir_version; it is not an ONNX model, or is damaged.");
+  if (!model.ir_version)
+    return invalid("The model has no ir_version; it is not an ONNX model, or is damaged.");
   ir_version_ = *model.ir_version;
   if (ir_version_ < kMinIr || ir_version_ > kMaxIr)
     return {ir_version_ > kMaxIr ? Code::kUnimplemented : Code::kInvalidArgument,
-            "The model has ir_version " + std::to_string(ir_version_) + ", want " + std::to_string(kMinIr) + " to " +
-                std::to_string(kMaxIr) + "."};
+            "The model has ir_version " + std::to_string(ir_version_) + ", want " + std::to_string(kMinIr) +
+                " to " + std::to_string(kMaxIr) + "."};
   if (model.opsets.empty()) return invalid("The model imports no opset, want at least one of ai.onnx.");
   BELAY_ASSIGN(opsets_, read_opsets(model.opsets, "The model"));
   return {};
 }
 
-Result<Importer::Opsets> Importer::read_opsets(const std::vector<OpsetImport>& imports, const std::string& what) const {
+Result<Importer::Opsets> Importer::read_opsets(const std::vector<OpsetImport>& imports,
+                                               const std::string& what) const {
   Opsets out;
   for (const OpsetImport& import : imports) {
     const std::string_view domain = plain_domain(import.domain);
@@ -56,10 +60,11 @@ Result<Importer::Opsets> Importer::read_opsets(const std::vector<OpsetImport>& i
     const std::string text = what + " imports opset " + std::to_string(import.version) + " of " + shown;
     const auto newest = newest_version(domain);
     if (import.version < 1) return invalid(text + ", want 1 or more.");
-    // Old meanings of a newer operator would be silently wrong. Versions of domains that nobody here knows do not matter:
-    // real files import them without using them.
+    // Old meanings of a newer operator would be silently wrong. Versions of domains that nobody here knows do
+    // not matter: real files import them without using them.
     if (newest && domain != "com.microsoft" && import.version > *newest)
-      return Status(Code::kUnimplemented, text + ", which is newer than what is known, " + std::to_string(*newest) + ".");
+      return Status(Code::kUnimplemented,
+                    text + ", which is newer than what is known, " + std::to_string(*newest) + ".");
     const auto [at, added] = out.try_emplace(domain, import.version);
     if (!added && at->second != import.version)
       return invalid(text + " and also opset " + std::to_string(at->second) + ", want one.");
@@ -70,7 +75,8 @@ Result<Importer::Opsets> Importer::read_opsets(const std::vector<OpsetImport>& i
 Status Importer::read_functions(const ModelProto& model) {
   for (const std::string_view message : model.functions) {
     BELAY_ASSIGN(FunctionProto proto, read_function(message, base_));
-    const std::string text = "Function '" + wire::printable(proto.name) + "' of domain '" + wire::printable(proto.domain) + "'";
+    const std::string text =
+        "Function '" + wire::printable(proto.name) + "' of domain '" + wire::printable(proto.domain) + "'";
     if (proto.name.empty()) return invalid(text + " has no name.");
     BELAY_ASSIGN(Opsets opsets, read_opsets(proto.opsets, text));
     const std::tuple key(plain_domain(proto.domain), proto.name, proto.overload);

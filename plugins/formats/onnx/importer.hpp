@@ -1,5 +1,6 @@
-// Turns an ONNX file into a frozen graph. The file is untrusted: it is read in place, nothing is allocated that its own
-// size does not pay for, nesting is bounded, and every error names the object it is about. One import, one thread.
+// Turns an ONNX file into a frozen graph. The file is untrusted: it is read in place, nothing is allocated
+// that its own size does not pay for, nesting is bounded, and every error names the object it is about. One
+// import, one thread.
 //
 //   importer.cpp    the model: versions, imports, functions
 //   graphs.cpp      graphs and their scopes
@@ -45,8 +46,8 @@ class Importer {
  public:
   explicit Importer(Files& files) : files_(files), file_(files.model()), base_(file_.data()) {}
 
-  // The image. Errors: DATA_LOSS (not a whole ModelProto), INVALID_ARGUMENT (against the rules of ONNX), UNIMPLEMENTED,
-  // RESOURCE_EXHAUSTED (functions that would grow without end), and those of Files::open.
+  // The image. Errors: DATA_LOSS (not a whole ModelProto), INVALID_ARGUMENT (against the rules of ONNX),
+  // UNIMPLEMENTED, RESOURCE_EXHAUSTED (functions that would grow without end), and those of Files::open.
   Result<std::string> run();
 
  private:
@@ -77,10 +78,10 @@ class Importer {
   struct Scope {
     const Scope* parent = nullptr;  // null in the main graph and in the body of a function
     uint32_t graph = 0;
-    int depth = 0;                  // of the graph
+    int depth = 0;  // of the graph
     const Opsets* opsets = nullptr;
     const Call* call = nullptr;
-    std::string prefix;             // of names in the body of a function
+    std::string prefix;  // of names in the body of a function
     std::map<std::string_view, Name> names;
     std::map<std::string_view, std::string_view> types;  // TypeProto by name, from value_info
   };
@@ -94,7 +95,8 @@ class Importer {
 
   // graphs.cpp
   Status import_graph(const GraphProto& graph, Scope& scope, std::string_view what);
-  Status add_inputs(const GraphProto& graph, Scope& scope, const std::map<std::string_view, Constant>& initializers);
+  Status add_inputs(const GraphProto& graph, Scope& scope,
+                    const std::map<std::string_view, Constant>& initializers);
   Result<std::map<std::string_view, Constant>> add_initializers(const GraphProto& graph);
   Status add_outputs(const GraphProto& graph, Scope& scope);
   Status import_nodes(std::span<const std::string_view> messages, Scope& scope);
@@ -104,10 +106,12 @@ class Importer {
 
   // nodes.cpp
   Status import_node(const NodeProto& node, Scope& scope);
-  Status import_call(const NodeProto& node, Function& function, Scope& scope, std::span<const uint32_t> inputs);
+  Status import_call(const NodeProto& node, Function& function, Scope& scope,
+                     std::span<const uint32_t> inputs);
   Status call_body(const NodeProto& node, Function& function, Scope& body, std::span<const uint32_t> inputs,
                    const Scope& scope);
-  Status import_constant(const NodeProto& node, const std::vector<AttributeProto>& attributes, uint32_t value);
+  Status import_constant(const NodeProto& node, const std::vector<AttributeProto>& attributes,
+                         uint32_t value);
   Result<Constant> constant_of(const AttributeProto& attribute, std::string_view name);
   Status set_attribute(uint32_t node, const AttributeProto& attribute, Scope& scope);
   Status set_graphs(uint32_t node, const AttributeProto& attribute, Scope& scope);
@@ -120,7 +124,8 @@ class Importer {
     Views messages;                    // of the same
   };
   Result<Attributes> read_attributes(const NodeProto& node, const Call* call, const Operator& op) const;
-  Status check_body(const NodeProto& node, uint32_t since_version, const std::vector<AttributeProto>& attributes) const;
+  Status check_body(const NodeProto& node, uint32_t since_version,
+                    const std::vector<AttributeProto>& attributes) const;
   Result<size_t> count_inputs(const GraphProto& body) const;
 
   // tensors.cpp
@@ -135,9 +140,9 @@ class Importer {
   int64_t ir_version_ = 0;
   Opsets opsets_;
   std::map<std::tuple<std::string_view, std::string_view, std::string_view>, Function> functions_;
-  uint32_t sources_ = 1;      // known to the builder
-  uint64_t inlined_ = 0;      // cost of the function bodies inlined so far
-  uint64_t calls_ = 0;        // number of them, for names
+  uint32_t sources_ = 1;  // known to the builder
+  uint64_t inlined_ = 0;  // cost of the function bodies inlined so far
+  uint64_t calls_ = 0;    // number of them, for names
   int call_depth_ = 0;
   std::vector<std::string> unknown_;  // operators that are not known, described
   std::set<std::string> warned_;

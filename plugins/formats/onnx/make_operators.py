@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes operators.inc: every version of every operator of ONNX, one line an operator. Needs python3-onnx.
+"""Writes operator_table.hpp: every version of every operator of ONNX, one line an operator. Needs python3-onnx.
 
-  make_operators.py > operators.inc
+  make_operators.py > operator_table.hpp
 
 Up to opset 17 the facts are those of python3-onnx 1.12 (onnx.defs); from 18 on they are the table NEWER below, after the
 operator sets of ONNX 1.13 to 1.22. A version is  number(inputs,outputs)attributes  where inputs and outputs have a
@@ -72,6 +72,24 @@ NEWER_ML = {4: {"LabelEncoder": "(r,r)"},
             5: {"LabelEncoder": "(r,r)", "TreeEnsemble": "(r,r)", "TreeEnsembleClassifier": "(r,rr)",
                 "TreeEnsembleRegressor": "(r,r)"}}
 
+HEAD = """// Every version of every operator of ONNX. Made by make_operators.py, which says what a line means: do not edit.
+#pragma once
+
+#include <string_view>
+
+namespace belay::onnx {
+
+struct OperatorRow {
+  std::string_view domain, name, versions;
+};
+
+// clang-format off
+inline constexpr OperatorRow kOperatorTable[] = {  // sorted by domain and name"""
+TAIL = """};
+// clang-format on
+
+}  // namespace belay::onnx"""
+
 
 def parameters(formal, least):
     letters = {"Single": "r", "Optional": "o"}
@@ -94,12 +112,13 @@ def main():
             for name, text in changes.items():
                 versions = operators.setdefault((domain, name), {})
                 versions[version] = versions[max(versions)] if text is SAME else text
-    print("// Made by make_operators.py, which says what a line means. Sorted by domain and name.")
+    print(HEAD)
     for (domain, name), versions in sorted(operators.items()):
         lines = [versions[version] for version in sorted(versions)]
         text = " ".join(f"{version}{'' if i and lines[i] == lines[i - 1] else lines[i]}"
                         for i, version in enumerate(sorted(versions)))
-        print(f'{{"{domain}", "{name}", "{text}"}},')
+        print(f'    {{"{domain}", "{name}", "{text}"}},')
+    print(TAIL)
 
 
 if __name__ == "__main__":

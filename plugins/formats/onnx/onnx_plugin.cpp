@@ -11,7 +11,8 @@ namespace {
 // The host's reader and sink as the importer sees them. One parse, one thread.
 class HostFiles final : public Files {
  public:
-  HostFiles(const belay_host& host, belay_model_reader& reader, const belay_model_sink& sink, belay_span model)
+  HostFiles(const belay_host& host, belay_model_reader& reader, const belay_model_sink& sink,
+            belay_span model)
       : host_(host), reader_(reader), sink_(sink), model_(static_cast<const char*>(model.ptr), model.len) {}
 
   std::string_view model() override { return model_; }
@@ -52,10 +53,12 @@ struct OnnxFormat {  // the object; any thread
 };
 
 uint32_t sniff_slot(belay_obj*, const belay_sniff_req* req) noexcept {
-  return sniff(to_view(req->file_name), {static_cast<const char*>(req->head.ptr), req->head.len}, req->file_bytes);
+  return sniff(to_view(req->file_name), {static_cast<const char*>(req->head.ptr), req->head.len},
+               req->file_bytes);
 }
 
-belay_status parse_slot(belay_obj* object, belay_model_reader* reader, const belay_value*, const belay_model_sink* sink) noexcept {
+belay_status parse_slot(belay_obj* object, belay_model_reader* reader, const belay_value*,
+                        const belay_model_sink* sink) noexcept {
   const belay_host& host = self<OnnxFormat>(object).host;
   return guard(host, [&]() -> Status {
     belay_span model{};

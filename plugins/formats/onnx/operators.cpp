@@ -1,5 +1,7 @@
 #include "operators.hpp"
 
+#include "operator_table.hpp"
+
 #include <belay/tensor_io/wire.hpp>
 
 #include <algorithm>
@@ -9,20 +11,14 @@
 namespace belay::onnx {
 namespace {
 
-struct Row {
-  std::string_view domain, name, versions;
-};
-constexpr Row kRows[] = {
-#include "operators.inc"
-};
-
 constexpr std::string_view kMicrosoft = "com.microsoft";
 
-const Row* find_row(std::string_view domain, std::string_view name) {
-  const auto key = [](const Row& row) { return std::pair(row.domain, row.name); };
-  const Row* at = std::lower_bound(std::begin(kRows), std::end(kRows), std::pair(domain, name),
-                                   [&](const Row& row, const auto& wanted) { return key(row) < wanted; });
-  return at != std::end(kRows) && at->domain == domain && at->name == name ? at : nullptr;
+const OperatorRow* find_row(std::string_view domain, std::string_view name) {
+  const auto key = [](const OperatorRow& row) { return std::pair(row.domain, row.name); };
+  const OperatorRow* at =
+      std::lower_bound(std::begin(kOperatorTable), std::end(kOperatorTable), std::pair(domain, name),
+                       [&](const OperatorRow& row, const auto& wanted) { return key(row) < wanted; });
+  return at != std::end(kOperatorTable) && at->domain == domain && at->name == name ? at : nullptr;
 }
 
 // Number of parameters of "rrov1": least, and most (nothing: no limit).
@@ -61,7 +57,7 @@ std::optional<int64_t> newest_version(std::string_view domain) {
 
 Result<Operator> find_operator(std::string_view domain, std::string_view name, int64_t imported) {
   if (domain == kMicrosoft) return Operator{1, {}};
-  const Row* row = find_row(domain, name);
+  const OperatorRow* row = find_row(domain, name);
   if (!row) return Status(Code::kUnimplemented, "is not known");
   std::string_view rest = row->versions, use;
   Operator out;

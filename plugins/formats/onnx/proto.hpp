@@ -1,5 +1,6 @@
-// The messages of onnx.proto that a reader needs, as views of the file; nothing is copied but lists. What is nested
-// (nodes, tensors, graphs, types) stays a view until it is asked for, so that nesting costs nothing before it is bounded.
+// The messages of onnx.proto that a reader needs, as views of the file; nothing is copied but lists. What is
+// nested (nodes, tensors, graphs, types) stays a view until it is asked for, so that nesting costs nothing
+// before it is bounded.
 #pragma once
 
 #include <belay/status.hpp>
@@ -42,7 +43,8 @@ struct NodeProto {
 
 struct FunctionProto {
   std::string_view name, domain, overload;
-  Views inputs, outputs, attributes, defaults, nodes, value_infos;  // attributes: names; defaults: AttributeProto
+  Views inputs, outputs, attributes, defaults, nodes,
+      value_infos;  // attributes: names; defaults: AttributeProto
   std::vector<OpsetImport> opsets;
 };
 

@@ -9,7 +9,8 @@ namespace {
 int wire_type_of(uint64_t field) {
   switch (field) {
     case 1:
-    case 5: return int(wire::kVarint);
+    case 5:
+      return int(wire::kVarint);
     case 2:
     case 3:
     case 4:
@@ -19,8 +20,10 @@ int wire_type_of(uint64_t field) {
     case 14:
     case 20:
     case 25:
-    case 26: return int(wire::kBytes);
-    default: return -1;
+    case 26:
+      return int(wire::kBytes);
+    default:
+      return -1;
   }
 }
 

@@ -1,4 +1,5 @@
-// Any bytes as an ONNX model: refused with a sentence, or an image that the verifier accepts and that can be printed.
+// Any bytes as an ONNX model: refused with a sentence, or an image that the verifier accepts and that can be
+// printed.
 #include "plugins/formats/onnx/importer.hpp"
 #include "plugins/formats/onnx/sniff.hpp"
 
@@ -15,7 +16,8 @@ class FuzzFiles final : public belay::onnx::Files {
   std::string_view model() override { return model_; }
   belay::Result<Side> open(std::string_view name) override {
     // The name is promised to be relative, normal and below the folder.
-    if (name.empty() || name[0] == '/' || name.find("..") == 0 || name.find("/../") != std::string_view::npos) std::abort();
+    if (name.empty() || name[0] == '/' || name.find("..") == 0 || name.find("/../") != std::string_view::npos)
+      std::abort();
     if (name.size() % 2) return belay::Status(belay::Code::kNotFound, "There is no such file.");
     return Side{1 + uint32_t(name.size() % 3), {kSide, sizeof kSide}};
   }

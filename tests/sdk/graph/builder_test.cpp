@@ -26,7 +26,8 @@ struct Graph {
     if (added) at->second = b.add_value(graph, name, BELAY_NONE);
     return at->second;
   }
-  uint32_t node(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs, uint32_t graph = 0) {
+  uint32_t node(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs,
+                uint32_t graph = 0) {
     std::vector<uint32_t> in, out;
     for (const auto& name : inputs) in.push_back(name.empty() ? BELAY_NONE : value(name, graph));
     for (const auto& name : outputs) out.push_back(name.empty() ? BELAY_NONE : value(name, graph));
@@ -74,7 +75,10 @@ TEST(BuilderTest, ACycleIsShownWithItsPath) {
   g.node("After", {"c"}, {"d"});
   const Status status = g.failure();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("cycle"), HasSubstr("'A_node' (A) -> value 'a' -> node 'B_node' (B) -> value 'b' -> node 'C_node' (C)")));
+  EXPECT_THAT(
+      status.message(),
+      AllOf(HasSubstr("cycle"),
+            HasSubstr("'A_node' (A) -> value 'a' -> node 'B_node' (B) -> value 'b' -> node 'C_node' (C)")));
   Graph self;
   self.node("Loopy", {"a"}, {"a"});
   EXPECT_THAT(self.failure().message(), HasSubstr("cycle"));
@@ -115,13 +119,26 @@ TEST(BuilderTest, ConstantBytesMustFitTypeAndSource) {
     make(b);
     return b.freeze().status().message();
   };
-  EXPECT_THAT(failure([&](Builder& b) { b.add_constant("w", BELAY_DT_FLOAT32, three, {"12345678", 8}); }), AllOf(HasSubstr("'w'"), HasSubstr("8 bytes, want 12")));
-  EXPECT_THAT(failure([&](Builder& b) { b.add_constant_at("w", BELAY_DT_FLOAT32, three, 0, 92, 12); }), HasSubstr("past the end"));
-  EXPECT_THAT(failure([&](Builder& b) { b.add_constant_at("w", BELAY_DT_FLOAT32, three, 0, UINT64_MAX - 7, 12); }), HasSubstr("past the end"));
-  EXPECT_THAT(failure([&](Builder& b) { b.add_constant("w", BELAY_DT_FLOAT32, negative, {"", 0}); }), HasSubstr("negative dim"));
-  EXPECT_THAT(failure([&](Builder& b) { b.add_constant("w", BELAY_DT_FLOAT32, huge, {"", 0}); }), HasSubstr("64 bits"));
+  EXPECT_THAT(failure([&](Builder& b) {
+                b.add_constant("w", BELAY_DT_FLOAT32, three, {"12345678", 8});
+              }),
+              AllOf(HasSubstr("'w'"), HasSubstr("8 bytes, want 12")));
+  EXPECT_THAT(failure([&](Builder& b) { b.add_constant_at("w", BELAY_DT_FLOAT32, three, 0, 92, 12); }),
+              HasSubstr("past the end"));
+  EXPECT_THAT(
+      failure([&](Builder& b) { b.add_constant_at("w", BELAY_DT_FLOAT32, three, 0, UINT64_MAX - 7, 12); }),
+      HasSubstr("past the end"));
+  EXPECT_THAT(failure([&](Builder& b) {
+                b.add_constant("w", BELAY_DT_FLOAT32, negative, {"", 0});
+              }),
+              HasSubstr("negative dim"));
+  EXPECT_THAT(failure([&](Builder& b) {
+                b.add_constant("w", BELAY_DT_FLOAT32, huge, {"", 0});
+              }),
+              HasSubstr("64 bits"));
   EXPECT_THAT(failure([&](Builder& b) { b.add_constant("w", 77, three, {"", 0}); }), HasSubstr("77"));
-  EXPECT_THAT(failure([&](Builder& b) { b.add_constant_at("w", BELAY_DT_FLOAT32, three, 4, 0, 12); }), HasSubstr("source 4"));
+  EXPECT_THAT(failure([&](Builder& b) { b.add_constant_at("w", BELAY_DT_FLOAT32, three, 4, 0, 12); }),
+              HasSubstr("source 4"));
 }
 
 TEST(BuilderTest, CapturesAreFoundThroughAllLevels) {
@@ -229,17 +246,21 @@ TEST(BuilderTest, TextFormShowsWhatMatters) {
   g.b.set_value_type(g.value("x"), type);
   g.b.add_input(0, g.value("x"));
   const float one[] = {1, 2};
-  g.b.set_value_constant(g.value("bias"), g.b.add_constant("bias", BELAY_DT_FLOAT32, std::array<int64_t, 1>{2}, {one, 8}));
-  g.b.set_value_constant(g.value("big w"), g.b.add_constant_at("big w", BELAY_DT_FLOAT32, std::array<int64_t, 1>{4}, 0, 3, 16));
+  g.b.set_value_constant(g.value("bias"),
+                         g.b.add_constant("bias", BELAY_DT_FLOAT32, std::array<int64_t, 1>{2}, {one, 8}));
+  g.b.set_value_constant(g.value("big w"),
+                         g.b.add_constant_at("big w", BELAY_DT_FLOAT32, std::array<int64_t, 1>{4}, 0, 3, 16));
   const uint32_t n = g.node("Gemm", {"x", "big w", "", "bias"}, {"y"});
   g.b.set_float(n, "alpha", 0.5f);
   g.b.add_output(0, g.value("y"));
   StringSink text;
   const std::string image = g.freeze();
   print({image.data(), image.size()}, text.sink());
-  EXPECT_THAT(text.text(), AllOf(HasSubstr("input %x float32[N,2]\n"), HasSubstr("constant %bias float32[2] {1, 2}\n"),
-                                 HasSubstr("constant %\"big w\" float32[4] source 0 offset 3 bytes 16\n"),
-                                 HasSubstr("%y ? = Gemm.13(%x, %\"big w\", _, %bias) alpha=0.5 \"Gemm_node\"\n"), HasSubstr("output %y ?\n")));
+  EXPECT_THAT(text.text(),
+              AllOf(HasSubstr("input %x float32[N,2]\n"), HasSubstr("constant %bias float32[2] {1, 2}\n"),
+                    HasSubstr("constant %\"big w\" float32[4] source 0 offset 3 bytes 16\n"),
+                    HasSubstr("%y ? = Gemm.13(%x, %\"big w\", _, %bias) alpha=0.5 \"Gemm_node\"\n"),
+                    HasSubstr("output %y ?\n")));
 }
 
 TEST(BuilderTest, RandomGraphsInRandomOrderAreAccepted) {
@@ -253,7 +274,8 @@ TEST(BuilderTest, RandomGraphsInRandomOrderAreAccepted) {
     g.b.add_input(0, g.value("v0"));
     for (const int i : order) {
       std::vector<std::string> inputs;
-      for (uint32_t k = 0; k < 1 + random() % 3; ++k) inputs.push_back("v" + std::to_string(random() % uint32_t(i + 1)));
+      for (uint32_t k = 0; k < 1 + random() % 3; ++k)
+        inputs.push_back("v" + std::to_string(random() % uint32_t(i + 1)));
       g.node("Op", inputs, {"v" + std::to_string(i + 1)});
     }
     g.b.add_output(0, g.value("v" + std::to_string(count)));

@@ -31,7 +31,8 @@ std::string sample() {
   const uint32_t w = b.add_value(0, "w", BELAY_NONE, b.add_constant_at("w", BELAY_DT_FLOAT32, two, 1, 8, 8));
   b.add_value(0, "s", BELAY_NONE, b.add_string_constant("s", two, texts));
   b.set_value_quant(x, {BELAY_QUANT_AXIS, w, BELAY_NONE, 0, 1, 0});
-  const uint32_t a = b.add_value(0, "a", type), y = b.add_value(0, "y", b.optional_type(b.sequence_type(type)));
+  const uint32_t a = b.add_value(0, "a", type),
+                 y = b.add_value(0, "y", b.optional_type(b.sequence_type(type)));
   const std::array<uint32_t, 3> ins{x, w, BELAY_NONE};
   const uint32_t add = b.add_node(0, "", "Add", 14, "add", ins, std::array{a});
   b.set_int(add, "i", 1);
@@ -82,7 +83,8 @@ TEST(VerifyTest, AcceptsWhatTheBuilderMakes) {
 
 TEST(VerifyTest, EveryTruncationIsRefused) {
   const std::string image = sample();
-  for (size_t length = 0; length < image.size(); ++length) EXPECT_EQ(check(image.substr(0, length)).code(), Code::kDataLoss) << length;
+  for (size_t length = 0; length < image.size(); ++length)
+    EXPECT_EQ(check(image.substr(0, length)).code(), Code::kDataLoss) << length;
 }
 
 TEST(VerifyTest, NamesSectionIndexAndValue) {
@@ -91,33 +93,46 @@ TEST(VerifyTest, NamesSectionIndexAndValue) {
     EXPECT_EQ(status.code(), Code::kDataLoss);
     for (const char* part : parts) EXPECT_THAT(status.message(), HasSubstr(part));
   };
-  has(with<belay_graph_node>(&Image::nodes, 0, [](auto& n) { n.op = 999; }), {"nodes[0].op is 999", "less than"});
+  has(with<belay_graph_node>(&Image::nodes, 0, [](auto& n) { n.op = 999; }),
+      {"nodes[0].op is 999", "less than"});
   has(with<belay_graph_value>(&Image::values, 1, [](auto& v) { v.type = 77; }), {"values[1].type is 77"});
   has(with<belay_graph_value>(&Image::values, 2, [](auto& v) { v.graph = 9; }), {"values[2].graph is 9"});
   has(with<belay_graph_value>(&Image::values, 4, [](auto& v) { v.output = 1; }), {"nodes[0].outputs"});
   has(with<belay_graph_value>(&Image::values, 0, [](auto& v) { v.flags = 0; }), {"graphs[0].inputs"});
   has(with<belay_graph_value>(&Image::values, 5, [](auto& v) { v.flags = 2; }), {"values[5].flags is 2"});
-  has(with<belay_graph_constant>(&Image::constants, 0, [](auto& c) { c.offset = 493; }), {"constants[0].bytes"});
-  has(with<belay_graph_constant>(&Image::constants, 0, [](auto& c) { c.offset = UINT64_MAX - 3; }), {"constants[0].bytes"});
-  has(with<belay_graph_constant>(&Image::constants, 0, [](auto& c) { c.dtype = 50; }), {"constants[0].dtype is 50"});
-  has(with<belay_graph_constant>(&Image::constants, 0, [](auto& c) { c.source = 2; }), {"constants[0].source is 2"});
-  has(with<belay_graph_constant>(&Image::constants, 1, [](auto& c) { c.offset = 4; }), {"constants[1].offset is 4"});
-  has(with<belay_graph_constant>(&Image::constants, 1, [](auto& c) { c.bytes = 16; }), {"constants[1].bytes is 16", "2 strings"});
+  has(with<belay_graph_constant>(&Image::constants, 0, [](auto& c) { c.offset = 493; }),
+      {"constants[0].bytes"});
+  has(with<belay_graph_constant>(&Image::constants, 0, [](auto& c) { c.offset = UINT64_MAX - 3; }),
+      {"constants[0].bytes"});
+  has(with<belay_graph_constant>(&Image::constants, 0, [](auto& c) { c.dtype = 50; }),
+      {"constants[0].dtype is 50"});
+  has(with<belay_graph_constant>(&Image::constants, 0, [](auto& c) { c.source = 2; }),
+      {"constants[0].source is 2"});
+  has(with<belay_graph_constant>(&Image::constants, 1, [](auto& c) { c.offset = 4; }),
+      {"constants[1].offset is 4"});
+  has(with<belay_graph_constant>(&Image::constants, 1, [](auto& c) { c.bytes = 16; }),
+      {"constants[1].bytes is 16", "2 strings"});
   has(with<belay_graph_type>(&Image::types, 0, [](auto& t) { t.kind = 5; }), {"types[0].kind is 5"});
   has(with<belay_graph_type>(&Image::types, 2, [](auto& t) { t.element = 2; }), {"types[2].element is 2"});
-  has(with<belay_graph_graph>(&Image::graphs, 1, [](auto& g) { g.parent = 1; }), {"nodes[1].attributes is 1"});
-  has(with<belay_graph_graph>(&Image::graphs, 1, [](auto& g) { g.captures.count = 0; }), {"nodes[2].inputs", "captures"});
+  has(with<belay_graph_graph>(&Image::graphs, 1, [](auto& g) { g.parent = 1; }),
+      {"nodes[1].attributes is 1"});
+  has(with<belay_graph_graph>(&Image::graphs, 1, [](auto& g) { g.captures.count = 0; }),
+      {"nodes[2].inputs", "captures"});
   has(with<belay_graph_graph>(&Image::graphs, 0, [](auto& g) { g.nodes.count = 1; }), {"nodes"});
   has(with<belay_graph_dim>(&Image::dims, 0, [](auto& d) { d.value = -2; }), {"dims[0].value"});
   has(with<belay_graph_quant>(&Image::quants, 0, [](auto& q) { q.scale = 99; }), {"quants[0].scale is 99"});
-  has(with<belay_graph_attribute>(&Image::attributes, 0, [](auto& a) { a.kind = 11; }), {"attributes[0].kind is 11"});
-  has(with<belay_graph_attribute>(&Image::attributes, 0, [](auto& a) { a.values.count = 2; }), {"attributes[0].values"});
-  has(with<belay_graph_pair>(&Image::metadata, 0, [](auto& p) { p.value = BELAY_NONE; }), {"metadata[0].value is none"});
+  has(with<belay_graph_attribute>(&Image::attributes, 0, [](auto& a) { a.kind = 11; }),
+      {"attributes[0].kind is 11"});
+  has(with<belay_graph_attribute>(&Image::attributes, 0, [](auto& a) { a.values.count = 2; }),
+      {"attributes[0].values"});
+  has(with<belay_graph_pair>(&Image::metadata, 0, [](auto& p) { p.value = BELAY_NONE; }),
+      {"metadata[0].value is none"});
   has(with<belay_graph_string>(&Image::strings, 1, [](auto& s) { s.len = UINT64_MAX; }), {"strings[1].len"});
 }
 
 TEST(VerifyTest, AUseBeforeItsProducerIsRefused) {
-  const Status status = with<belay_graph_node>(&belay_graph_image::nodes, 0, [](auto& n) { n.inputs = n.outputs; });
+  const Status status =
+      with<belay_graph_node>(&belay_graph_image::nodes, 0, [](auto& n) { n.inputs = n.outputs; });
   EXPECT_THAT(status.message(), AllOf(HasSubstr("nodes[0].inputs"), HasSubstr("an earlier node makes")));
 }
 

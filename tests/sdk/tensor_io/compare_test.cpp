@@ -29,7 +29,8 @@ TEST(CompareTest, NamesTheElementFurthestOutOfTolerance) {
   EXPECT_EQ(found.differing, 2u);
   EXPECT_THAT(found.worst_at, ElementsAre(1, 1));
   EXPECT_EQ(found.worst_difference, 1.0);
-  EXPECT_THAT(found.reason, AllOf(HasSubstr("2 of 4 elements"), HasSubstr("element [1,1] is 5, want 4"), HasSubstr("differs by 1")));
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("2 of 4 elements"), HasSubstr("element [1,1] is 5, want 4"),
+                                  HasSubstr("differs by 1")));
 }
 
 TEST(CompareTest, NanEqualsNanAndInfinityItself) {
@@ -51,12 +52,15 @@ TEST(CompareTest, LargeIntegersAreComparedExactly) {
   const int64_t big = int64_t{1} << 60;
   const Tolerance exact{0, 0, 0};
   EXPECT_FALSE(compare(one(BELAY_DT_INT64, big + 1), one(BELAY_DT_INT64, big), exact).equal);
-  EXPECT_EQ(compare(one(BELAY_DT_INT64, INT64_MAX), one(BELAY_DT_INT64, INT64_MIN), exact).worst_difference, std::ldexp(1.0, 64));
+  EXPECT_EQ(compare(one(BELAY_DT_INT64, INT64_MAX), one(BELAY_DT_INT64, INT64_MIN), exact).worst_difference,
+            std::ldexp(1.0, 64));
 }
 
 TEST(CompareTest, TypesShapesAndCountsMustAgree) {
-  EXPECT_THAT(compare(floats({1}, {1}), one(BELAY_DT_FLOAT64, 1.0)).reason, AllOf(HasSubstr("float32"), HasSubstr("float64")));
-  EXPECT_THAT(compare(floats({2}, {1, 2}), floats({1, 2}, {1, 2})).reason, AllOf(HasSubstr("[2]"), HasSubstr("[1,2]")));
+  EXPECT_THAT(compare(floats({1}, {1}), one(BELAY_DT_FLOAT64, 1.0)).reason,
+              AllOf(HasSubstr("float32"), HasSubstr("float64")));
+  EXPECT_THAT(compare(floats({2}, {1, 2}), floats({1, 2}, {1, 2})).reason,
+              AllOf(HasSubstr("[2]"), HasSubstr("[1,2]")));
   HostDatum list, longer;
   list.kind = longer.kind = BELAY_TYPE_SEQUENCE;
   longer.items.push_back(floats({1}, {1}));
@@ -75,7 +79,10 @@ TEST(CompareTest, StringsAndBoolsAreExact) {
 }
 
 TEST(ElementTest, SmallTypesHaveTheirValues) {
-  const auto value = [](uint32_t dtype, uint8_t bits) { return element_value(HostTensor::copy_of(dtype, std::vector<int64_t>{1}, std::as_bytes(std::span(&bits, 1))).value(), 0); };
+  const auto value = [](uint32_t dtype, uint8_t bits) {
+    return element_value(
+        HostTensor::copy_of(dtype, std::vector<int64_t>{1}, std::as_bytes(std::span(&bits, 1))).value(), 0);
+  };
   EXPECT_EQ(value(BELAY_DT_FLOAT8E4M3FN, 0x7e), 448);
   EXPECT_TRUE(std::isnan(value(BELAY_DT_FLOAT8E4M3FN, 0x7f)));
   EXPECT_EQ(value(BELAY_DT_FLOAT8E4M3FNUZ, 0x7f), 240);

@@ -38,7 +38,8 @@ TEST(NpyTest, EveryNumberTypeComesBackAsItWasWritten) {
     const std::vector<int64_t> dims = packed ? std::vector<int64_t>{8} : std::vector<int64_t>{2, 3};
     auto made = HostTensor::make(info.dtype, dims);
     ASSERT_TRUE(made.ok());
-    for (size_t i = 0; i < made->bytes.size(); ++i) made->bytes[i] = std::byte(info.dtype == BELAY_DT_BOOL ? i % 2 : i * 7);
+    for (size_t i = 0; i < made->bytes.size(); ++i)
+      made->bytes[i] = std::byte(info.dtype == BELAY_DT_BOOL ? i % 2 : i * 7);
     if (info.bits == 6) continue;  // 8 / 6 does not divide
     const auto read = parse_npy(to_npy(*made), info.dtype);
     ASSERT_TRUE(read.ok()) << info.name << ": " << read.status().message();
@@ -47,7 +48,8 @@ TEST(NpyTest, EveryNumberTypeComesBackAsItWasWritten) {
 }
 
 TEST(NpyTest, TwoBytesOfVoidAreBfloat16) {
-  const auto read = parse_npy(npy("{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", bytes_of<uint16_t>({0x3f80, 0xc000})));
+  const auto read = parse_npy(
+      npy("{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", bytes_of<uint16_t>({0x3f80, 0xc000})));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->dtype, BELAY_DT_BFLOAT16);
   EXPECT_EQ(element_value(*read, 0), 1.0);
@@ -56,22 +58,26 @@ TEST(NpyTest, TwoBytesOfVoidAreBfloat16) {
 
 TEST(NpyTest, FortranOrderIsTurned) {
   // [[1, 2, 3], [4, 5, 6]] stored by columns.
-  const auto read = parse_npy(npy("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }", bytes_of<int32_t>({1, 4, 2, 5, 3, 6})));
+  const auto read = parse_npy(npy("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }",
+                                  bytes_of<int32_t>({1, 4, 2, 5, 3, 6})));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_THAT(read->as<int32_t>(), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
 TEST(NpyTest, BigEndianNumbersAreSwapped) {
-  const auto read = parse_npy(npy("{'descr': '>u2', 'fortran_order': False, 'shape': (2,), }", std::string("\x01\x02\x03\x04", 4), 2));
+  const auto read = parse_npy(npy("{'descr': '>u2', 'fortran_order': False, 'shape': (2,), }",
+                                  std::string("\x01\x02\x03\x04", 4), 2));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_THAT(read->as<uint16_t>(), ElementsAre(0x0102, 0x0304));
 }
 
 TEST(NpyTest, StringsOfBothKindsAreRead) {
-  const auto unicode = parse_npy(npy("{'descr': '<U2', 'fortran_order': False, 'shape': (2,), }", bytes_of<uint32_t>({'a', 0x4e2d, 'b', 0}), 3));
+  const auto unicode = parse_npy(npy("{'descr': '<U2', 'fortran_order': False, 'shape': (2,), }",
+                                     bytes_of<uint32_t>({'a', 0x4e2d, 'b', 0}), 3));
   ASSERT_TRUE(unicode.ok()) << unicode.status().message();
   EXPECT_THAT(unicode->strings, ElementsAre("a\xe4\xb8\xad", "b"));
-  const auto bytes = parse_npy(npy("{'descr': '|S3', 'fortran_order': False, 'shape': (2, 1), }", std::string("ab\0cde", 6)));
+  const auto bytes = parse_npy(
+      npy("{'descr': '|S3', 'fortran_order': False, 'shape': (2, 1), }", std::string("ab\0cde", 6)));
   ASSERT_TRUE(bytes.ok()) << bytes.status().message();
   EXPECT_THAT(bytes->strings, ElementsAre("ab", "cde"));
 }
@@ -92,7 +98,8 @@ TEST(NpyTest, ScalarsAndEmptyTensorsWork) {
 }
 
 TEST(NpyTest, DamageIsReportedAndNeverRead) {
-  const std::string good = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", std::string(24, '\1'));
+  const std::string good =
+      npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", std::string(24, '\1'));
   ASSERT_TRUE(parse_npy(good).ok());
   for (size_t length = 0; length < good.size(); ++length)
     EXPECT_FALSE(parse_npy(std::string_view(good).substr(0, length)).ok()) << length;
@@ -105,19 +112,31 @@ TEST(NpyTest, DamageIsReportedAndNeverRead) {
 }
 
 TEST(NpyTest, WrongSizesShowWhatWasFoundAndExpected) {
-  const auto shorter = parse_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", std::string(20, 'x')));
+  const auto shorter =
+      parse_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", std::string(20, 'x')));
   EXPECT_EQ(shorter.status().code(), Code::kDataLoss);
-  EXPECT_THAT(shorter.status().message(), AllOf(HasSubstr("20 bytes"), HasSubstr("6 elements"), HasSubstr("[2,3]")));
-  const auto huge = parse_npy(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", ""));
+  EXPECT_THAT(shorter.status().message(),
+              AllOf(HasSubstr("20 bytes"), HasSubstr("6 elements"), HasSubstr("[2,3]")));
+  const auto huge =
+      parse_npy(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", ""));
   EXPECT_EQ(huge.status().code(), Code::kDataLoss);
-  const auto tall = parse_npy(npy("{'descr': '<U0', 'fortran_order': False, 'shape': (1099511627776,), }", ""));
+  const auto tall =
+      parse_npy(npy("{'descr': '<U0', 'fortran_order': False, 'shape': (1099511627776,), }", ""));
   EXPECT_EQ(tall.status().code(), Code::kDataLoss);
 }
 
 TEST(NpyTest, PythonObjectsAndStructuresAreRefused) {
-  EXPECT_EQ(parse_npy(npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "x")).status().code(), Code::kUnimplemented);
-  EXPECT_EQ(parse_npy(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "abcd")).status().code(), Code::kUnimplemented);
-  EXPECT_THAT(parse_npy(npy("{'descr': '<f16', 'fortran_order': False, 'shape': (1,), }", std::string(16, 'x'))).status().message(), HasSubstr("<f16"));
+  EXPECT_EQ(parse_npy(npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "x")).status().code(),
+            Code::kUnimplemented);
+  EXPECT_EQ(parse_npy(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "abcd"))
+                .status()
+                .code(),
+            Code::kUnimplemented);
+  EXPECT_THAT(
+      parse_npy(npy("{'descr': '<f16', 'fortran_order': False, 'shape': (1,), }", std::string(16, 'x')))
+          .status()
+          .message(),
+      HasSubstr("<f16"));
 }
 
 TEST(RawTest, OpenDimTakesTheFilesSize) {

@@ -77,7 +77,8 @@ TEST(PbTest, CountAndDataMustAgreeForEachType) {
       put_bytes(raw, 9, std::string(size_t(int64_t(*dtype_bytes(info.dtype, 128)) + change), '\0'));
       const auto status = parse_pb(raw).status();
       EXPECT_EQ(status.code(), Code::kInvalidArgument) << info.name;
-      EXPECT_THAT(status.message(), AllOf(HasSubstr("'t'"), HasSubstr(std::to_string(*dtype_bytes(info.dtype, 128)))));
+      EXPECT_THAT(status.message(),
+                  AllOf(HasSubstr("'t'"), HasSubstr(std::to_string(*dtype_bytes(info.dtype, 128)))));
     }
   }
   std::string scalar = tensor(BELAY_DT_INT64, {});
@@ -112,7 +113,8 @@ TEST(PbTest, ValuesThatDoNotFitTheTypeAreNamed) {
 TEST(PbTest, SequencesOptionalsAndMapsComeBack) {
   HostDatum sequence, optional, map;
   sequence.kind = BELAY_TYPE_SEQUENCE;
-  sequence.items = {HostTensor::make(BELAY_DT_FLOAT32, std::vector<int64_t>{2}).value(), HostTensor::make(BELAY_DT_INT8, {}).value()};
+  sequence.items = {HostTensor::make(BELAY_DT_FLOAT32, std::vector<int64_t>{2}).value(),
+                    HostTensor::make(BELAY_DT_INT8, {}).value()};
   optional.kind = BELAY_TYPE_OPTIONAL;
   EXPECT_EQ(parse_pb(to_pb(optional), BELAY_TYPE_OPTIONAL).value(), optional);
   optional.items = {sequence};
@@ -121,6 +123,12 @@ TEST(PbTest, SequencesOptionalsAndMapsComeBack) {
   map.items = {HostTensor::of<int64_t>(BELAY_DT_INT64, {}, std::span(&key, 1)).value(), optional};
   EXPECT_EQ(parse_pb(to_pb(sequence), BELAY_TYPE_SEQUENCE).value(), sequence);
   EXPECT_EQ(parse_pb(to_pb(optional), BELAY_TYPE_OPTIONAL).value(), optional);
+  EXPECT_EQ(parse_pb(to_pb(map), BELAY_TYPE_MAP).value(), map);
+}
+
+TEST(PbTest, AnEmptyMapComesBack) {
+  HostDatum map;
+  map.kind = BELAY_TYPE_MAP;
   EXPECT_EQ(parse_pb(to_pb(map), BELAY_TYPE_MAP).value(), map);
 }
 
@@ -156,19 +164,22 @@ TEST(WireTest, LengthsOf64BitsAreNotCut) {
 }
 
 TEST(WireTest, EveryTruncationIsAnErrorOrAShorterTensor) {
-  const std::string file = to_pb(HostTensor::make(BELAY_DT_FLOAT32, std::vector<int64_t>{2, 3}).value(), "name");
+  const std::string file =
+      to_pb(HostTensor::make(BELAY_DT_FLOAT32, std::vector<int64_t>{2, 3}).value(), "name");
   for (size_t length = 0; length < file.size(); ++length)
     EXPECT_FALSE(parse_pb(std::string_view(file).substr(0, length)).ok()) << length;
 }
 
 TEST(WireTest, TagsAndTypesAreChecked) {
-  for (const std::string& bad : {std::string("\x03"), std::string("\x00", 1), std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+  for (const std::string& bad : {std::string("\x03"), std::string("\x00", 1),
+                                 std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
                                  std::string("\x80"), std::string("\x0d\x01"), std::string("\x4a\x05")})
     EXPECT_EQ(parse_pb(bad).status().code(), Code::kDataLoss);
 }
 
 TEST(PrintableTest, OnlyCleanUtf8PassesThrough) {
-  EXPECT_EQ(wire::printable("caf\xc3\xa9 \xe4\xb8\xad \xf0\x9f\x98\x80"), "caf\xc3\xa9 \xe4\xb8\xad \xf0\x9f\x98\x80");
+  EXPECT_EQ(wire::printable("caf\xc3\xa9 \xe4\xb8\xad \xf0\x9f\x98\x80"),
+            "caf\xc3\xa9 \xe4\xb8\xad \xf0\x9f\x98\x80");
   EXPECT_EQ(wire::printable("a\x1b[31m\n"), "a\\x1b[31m\\x0a");
   EXPECT_EQ(wire::printable("\xff\xc0\x80\xed\xa0\x80"), "\\xff\\xc0\\x80\\xed\\xa0\\x80");
   EXPECT_LT(wire::printable(std::string(100000, 'x')).size(), 200u);

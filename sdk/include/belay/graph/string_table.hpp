@@ -1,5 +1,5 @@
-// belay/graph/string_table.hpp: the bytes of a string constant (abi/graph.h): count + 1 offsets of 64 bits, then the text.
-// Header-only.
+// belay/graph/string_table.hpp: the bytes of a string constant (abi/graph.h): count + 1 offsets of 64 bits,
+// then the text. Header-only.
 #pragma once
 
 #include <belay/abi/base.h>
@@ -16,7 +16,8 @@ inline uint64_t string_offset(belay_span table, uint64_t index) {
   return offset;
 }
 
-// True when `table` holds exactly `count` strings: its offsets begin at 0, never fall and end at the end of the text.
+// True when `table` holds exactly `count` strings: its offsets begin at 0, never fall and end at the end of
+// the text.
 inline bool is_string_table(belay_span table, uint64_t count) {
   if (count >= table.len / sizeof(uint64_t)) return false;
   const uint64_t text = table.len - (count + 1) * sizeof(uint64_t);

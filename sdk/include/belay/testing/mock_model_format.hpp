@@ -1,10 +1,11 @@
-// belay/testing/mock_model_format.hpp: a Google Mock class for belay_model_format_vt, and the reader and sink that a
-// host gives to one. Without expectations (NiceMock) a format knows nothing (sniff 0) and parse gives no result.
+// belay/testing/mock_model_format.hpp: a Google Mock class for belay_model_format_vt, and the reader and sink
+// that a host gives to one. Without expectations (NiceMock) a format knows nothing (sniff 0) and parse gives
+// no result.
 #pragma once
 
 #include <belay/abi/model_format.h>
-#include <belay/testing/table.hpp>
 #include <gmock/gmock.h>
+#include <belay/testing/table.hpp>
 
 #include <map>
 #include <string>
@@ -31,7 +32,9 @@ class MockModelFormat {
   static const belay_model_format_vt& table() {
     struct T {
       static MockModelFormat& of(belay_obj* object) { return *static_cast<MockModelFormat*>(object->impl); }
-      static uint32_t sniff(belay_obj* o, const belay_sniff_req* req) BELAY_NOEXCEPT { return of(o).sniff(*req); }
+      static uint32_t sniff(belay_obj* o, const belay_sniff_req* req) BELAY_NOEXCEPT {
+        return of(o).sniff(*req);
+      }
       static belay_status parse(belay_obj* o, belay_model_reader* reader, const belay_value* options,
                                 const belay_model_sink* sink) BELAY_NOEXCEPT {
         return status_of(of(o).host, of(o).parse(*reader, options, *sink));
@@ -46,10 +49,12 @@ class MockModelFormat {
   }
 };
 
-// A model in memory with side files by name, as a host's reader gives them. The texts must not change while it is used.
+// A model in memory with side files by name, as a host's reader gives them. The texts must not change while
+// it is used.
 class FakeReader : public belay_model_reader {
  public:
-  explicit FakeReader(std::string_view model, belay_host* host = nullptr) : belay_model_reader{}, host_(host) {
+  explicit FakeReader(std::string_view model, belay_host* host = nullptr)
+      : belay_model_reader{}, host_(host) {
     hdr = {sizeof(belay_model_reader), 0, nullptr};
     belay_model_reader::map = slot_map;
     belay_model_reader::open = slot_open;
@@ -64,7 +69,8 @@ class FakeReader : public belay_model_reader {
   }
   static belay_status slot_map(belay_model_reader* reader, uint32_t source, belay_span* out) BELAY_NOEXCEPT {
     auto& self = *static_cast<FakeReader*>(reader);
-    if (source >= self.sources_.size()) return self.fail(Code::kOutOfRange, "There is no source " + std::to_string(source) + ".");
+    if (source >= self.sources_.size())
+      return self.fail(Code::kOutOfRange, "There is no source " + std::to_string(source) + ".");
     *out = {self.sources_[source].data(), self.sources_[source].size()};
     return BELAY_OK;
   }
@@ -72,7 +78,8 @@ class FakeReader : public belay_model_reader {
     auto& self = *static_cast<FakeReader*>(reader);
     self.opened_.push_back(to_string(name));
     const auto file = self.files_.find(to_string(name));
-    if (file == self.files_.end()) return self.fail(Code::kNotFound, "There is no file '" + to_string(name) + "'.");
+    if (file == self.files_.end())
+      return self.fail(Code::kNotFound, "There is no file '" + to_string(name) + "'.");
     const auto [at, added] = self.numbers_.try_emplace(file->first, uint32_t(self.sources_.size()));
     if (added) self.sources_.push_back(file->second);
     *out = at->second;
@@ -101,9 +108,8 @@ class FakeSink : public belay_model_sink {
       of(user).images.emplace_back(static_cast<const char*>(image.ptr), image.len);
       return of(user).answer;
     };
-    belay_model_sink::warning = [](void* user, belay_str text) BELAY_NOEXCEPT {
-      of(user).warnings.push_back(to_string(text));
-    };
+    belay_model_sink::warning = [](void* user, belay_str text)
+                                    BELAY_NOEXCEPT { of(user).warnings.push_back(to_string(text)); };
   }
   FakeSink(const FakeSink&) = delete;
 

@@ -39,7 +39,8 @@ TEST(OnnxFilesTest, EveryConformanceCaseIsRead) {
 TEST(OnnxFilesTest, EverySharedModelIsRead) {
   const char* set = std::getenv("BELAY_SHARED_DATA");
   const fs::path root = set ? set : BELAY_SHARED_DATA;
-  if (!fs::is_directory(root)) GTEST_SKIP() << "there is no folder " << root << "; BELAY_SHARED_DATA says where it is";
+  if (!fs::is_directory(root))
+    GTEST_SKIP() << "there is no folder " << root << "; BELAY_SHARED_DATA says where it is";
   EXPECT_GT(expect_all_read(root / "models") + expect_all_read(root / "onnx-light"), 0u);
 }
 

@@ -25,7 +25,9 @@ struct Imported {
   Status status;
 
   View view() const { return View({image.data(), image.size()}); }
-  std::string_view name(uint32_t v) const { return v == BELAY_NONE ? "" : view().string(view().values()[v].name); }
+  std::string_view name(uint32_t v) const {
+    return v == BELAY_NONE ? "" : view().string(view().values()[v].name);
+  }
   std::vector<std::string> names(std::span<const uint32_t> values) const {
     std::vector<std::string> out;
     for (const uint32_t v : values) out.emplace_back(name(v));
@@ -88,7 +90,8 @@ TEST(ImporterTest, EachNodeGetsTheNewestDefinitionAtOrBelowTheImport) {
 
 TEST(ImporterTest, InitializersStayInTheFileWhateverTheirAlignment) {
   for (size_t shift = 0; shift < 4; ++shift) {
-    Graph g = Graph().name(std::string(shift, 'g')).input("x").output("y").node(node("Add", {"x", "w"}, {"y"}));
+    Graph g =
+        Graph().name(std::string(shift, 'g')).input("x").output("y").node(node("Add", {"x", "w"}, {"y"}));
     g.initializer(text::tensor("w", 1, {2}, text::raw<float>({1.5f, -2})));
     const Imported loaded = good(model(g));
     const auto& c = loaded.view().constants()[loaded.value("w").constant];
@@ -110,10 +113,14 @@ TEST(ImporterTest, InitializersThatAreInputsAreConstantsBeforeIr4AndDefaultsAfte
 
 TEST(ImporterTest, ConstantNodesBecomeConstants) {
   Graph g = Graph().output("t").output("f").output("is").output("ss");
-  g.node(node("Constant", {}, {"t"}, text::attribute("value", 4, text::bytes(5, text::tensor("", 7, {1}, text::raw<int64_t>({9}))))));
+  g.node(
+      node("Constant", {}, {"t"},
+           text::attribute("value", 4, text::bytes(5, text::tensor("", 7, {1}, text::raw<int64_t>({9}))))));
   g.node(node("Constant", {}, {"f"}, text::attribute("value_float", 1, text::fixed32(2, 0.5f))));
-  g.node(node("Constant", {}, {"is"}, text::attribute("value_ints", 7, text::number(8, 3) + text::number(8, -4))));
-  g.node(node("Constant", {}, {"ss"}, text::attribute("value_strings", 8, text::bytes(9, "a") + text::bytes(9, "bc"))));
+  g.node(node("Constant", {}, {"is"},
+              text::attribute("value_ints", 7, text::number(8, 3) + text::number(8, -4))));
+  g.node(node("Constant", {}, {"ss"},
+              text::attribute("value_strings", 8, text::bytes(9, "a") + text::bytes(9, "bc"))));
   const Imported loaded = good(model(g));
   EXPECT_THAT(loaded.ops(), IsEmpty());
   EXPECT_THAT(loaded.constant<int64_t>("t"), ElementsAre(9));
@@ -126,7 +133,11 @@ TEST(ImporterTest, ConstantNodesBecomeConstants) {
 
 TEST(ImporterTest, ShapesKeepTheirSymbols) {
   Graph g = relu();
-  g = Graph().input("x", 1, {"N", "3", ""}).output("y").node(node("Relu", {"x"}, {"y"})).info("y", text::tensor_type(1, {"N", "3", "?"}));
+  g = Graph()
+          .input("x", 1, {"N", "3", ""})
+          .output("y")
+          .node(node("Relu", {"x"}, {"y"}))
+          .info("y", text::tensor_type(1, {"N", "3", "?"}));
   const Imported loaded = good(model(g));
   const View view = loaded.view();
   const auto& type = view.types()[loaded.value("x").type];
@@ -157,7 +168,9 @@ TEST(ImporterTest, BranchesCaptureOuterValues) {
   const Graph then = Graph().name("then").output("t").node(node("Neg", {"x"}, {"t"}));
   const Graph other = Graph().name("else").output("e").node(node("Abs", {"x"}, {"e"}));
   Graph g = Graph().input("c", 9, {}).input("x").output("y");
-  g.node(node("If", {"c"}, {"y"}, text::graph_attribute("then_branch", then.text) + text::graph_attribute("else_branch", other.text)));
+  g.node(node(
+      "If", {"c"}, {"y"},
+      text::graph_attribute("then_branch", then.text) + text::graph_attribute("else_branch", other.text)));
   const Imported loaded = good(model(g));
   const View view = loaded.view();
   const uint32_t branch = view.node(0).graph("then_branch");
@@ -168,15 +181,18 @@ TEST(ImporterTest, BranchesCaptureOuterValues) {
 
 // A function Scaled(X) -> Y with attribute alpha, default 2: Y = LeakyRelu(alpha)(Neg(X)).
 std::string scaled() {
-  return text::bytes(25, text::bytes(1, "Scaled") + text::bytes(4, "X") + text::bytes(5, "Y") +
-                             text::attribute("alpha", 1, text::fixed32(2, 2), 11) + text::bytes(7, node("Neg", {"X"}, {"h"})) +
-                             text::bytes(7, node("LeakyRelu", {"h"}, {"Y"}, text::reference("alpha", 1, "alpha"))) +
-                             text::opset("", 16, 9) + text::bytes(10, "my"));
+  return text::bytes(
+      25, text::bytes(1, "Scaled") + text::bytes(4, "X") + text::bytes(5, "Y") +
+              text::attribute("alpha", 1, text::fixed32(2, 2), 11) +
+              text::bytes(7, node("Neg", {"X"}, {"h"})) +
+              text::bytes(7, node("LeakyRelu", {"h"}, {"Y"}, text::reference("alpha", 1, "alpha"))) +
+              text::opset("", 16, 9) + text::bytes(10, "my"));
 }
 
 TEST(ImporterTest, FunctionsAreInlinedWithTheirOwnOpsetAttributesAndDefaults) {
   Graph g = Graph().input("x").output("b");
-  g.node(node("Scaled", {"x"}, {"a"}, text::domain("my") + text::attribute("alpha", 1, text::fixed32(2, 0.25f)), "first"));
+  g.node(node("Scaled", {"x"}, {"a"},
+              text::domain("my") + text::attribute("alpha", 1, text::fixed32(2, 0.25f)), "first"));
   g.node(node("Scaled", {"a"}, {"b"}, text::domain("my"), "second"));
   const Imported loaded = good(model(g, 13, 8, text::opset("my", 1) + scaled()));
   EXPECT_THAT(loaded.ops(), ElementsAre("Neg", "LeakyRelu", "Neg", "LeakyRelu"));
@@ -189,7 +205,9 @@ TEST(ImporterTest, FunctionsAreInlinedWithTheirOwnOpsetAttributesAndDefaults) {
 }
 
 TEST(ImporterTest, FunctionsThatPassAnInputThroughGetAnIdentity) {
-  const std::string pass = text::bytes(25, text::bytes(1, "Pass") + text::bytes(4, "X") + text::bytes(5, "X") + text::opset("", 13, 9) + text::bytes(10, "my"));
+  const std::string pass =
+      text::bytes(25, text::bytes(1, "Pass") + text::bytes(4, "X") + text::bytes(5, "X") +
+                          text::opset("", 13, 9) + text::bytes(10, "my"));
   Graph g = Graph().input("x").output("y").node(node("Pass", {"x"}, {"y"}, text::domain("my")));
   EXPECT_THAT(good(model(g, 13, 8, text::opset("my", 1) + pass)).ops(), ElementsAre("Identity"));
 }
@@ -201,8 +219,10 @@ TEST(ImporterTest, ExternalDataIsReferredToByItsSource) {
     g.initializer(text::tensor("w", 1, {2}, entry + more + text::number(14, 1)));
     return model(g);
   };
-  const std::string offset = text::bytes(13, text::bytes(1, "offset") + text::bytes(2, "4")) + text::bytes(13, text::bytes(1, "length") + text::bytes(2, "8"));
-  const Imported loaded = load(external("sub/../data/./w.bin", offset), {{"data/w.bin", std::string(16, 'x')}});
+  const std::string offset = text::bytes(13, text::bytes(1, "offset") + text::bytes(2, "4")) +
+                             text::bytes(13, text::bytes(1, "length") + text::bytes(2, "8"));
+  const Imported loaded =
+      load(external("sub/../data/./w.bin", offset), {{"data/w.bin", std::string(16, 'x')}});
   ASSERT_TRUE(loaded.status.ok()) << loaded.status.message();
   const View view = loaded.view();
   const auto& c = view.constants()[loaded.value("w").constant];
@@ -211,19 +231,22 @@ TEST(ImporterTest, ExternalDataIsReferredToByItsSource) {
   EXPECT_EQ(view.string(view.sources()[1].name), "data/w.bin");
   EXPECT_EQ(view.sources()[1].bytes, 16u);
 
-  for (const std::string_view bad : {"../w.bin", "a/../../w.bin", "/w.bin", "C:w.bin", "..\\w.bin", "", ".", "a/.."}) {
+  for (const std::string_view bad :
+       {"../w.bin", "a/../../w.bin", "/w.bin", "C:w.bin", "..\\w.bin", "", ".", "a/.."}) {
     const Imported refused = load(external(bad), {{"w.bin", std::string(8, 'x')}});
     EXPECT_EQ(refused.status.code(), bad.empty() ? Code::kInvalidArgument : Code::kPermissionDenied) << bad;
     EXPECT_THAT(refused.opened, IsEmpty()) << "looked for " << bad;  // whether it exists must not show
     EXPECT_THAT(refused.status.message(), HasSubstr("'w'"));
   }
   EXPECT_THAT(load(external("gone.bin")).status.message(), AllOf(HasSubstr("'w'"), HasSubstr("gone.bin")));
-  EXPECT_THAT(load(external("w.bin"), {{"w.bin", std::string(9, 'x')}}).status.message(), HasSubstr("9 bytes; want 8"));
+  EXPECT_THAT(load(external("w.bin"), {{"w.bin", std::string(9, 'x')}}).status.message(),
+              HasSubstr("9 bytes; want 8"));
 }
 
 TEST(ImporterTest, MetadataTellsWhereTheModelIsFrom) {
   const std::string entry = text::bytes(14, text::bytes(1, "author") + text::bytes(2, "line 1\nline 2"));
-  const Imported loaded = good(model(relu(), 13, 8, text::bytes(2, "maker") + entry + text::opset("ai.onnx.ml", 2)));
+  const Imported loaded =
+      good(model(relu(), 13, 8, text::bytes(2, "maker") + entry + text::opset("ai.onnx.ml", 2)));
   const View view = loaded.view();
   std::map<std::string, std::string> pairs;
   for (const auto& pair : view.section<belay_graph_pair>(view.header().metadata))
@@ -237,7 +260,8 @@ TEST(ImporterTest, MetadataTellsWhereTheModelIsFrom) {
 
 TEST(ImporterTest, SequenceOptionalAndMapTypesAreKept) {
   const std::string tensor = text::tensor_type(1, {"2"});
-  const std::string sequence = text::bytes(4, text::bytes(1, tensor)), optional = text::bytes(9, text::bytes(1, sequence));
+  const std::string sequence = text::bytes(4, text::bytes(1, tensor)),
+                    optional = text::bytes(9, text::bytes(1, sequence));
   const std::string map = text::bytes(5, text::number(1, 8) + text::bytes(2, tensor));
   Graph g = Graph().output("y").node(node("Identity", {"s"}, {"y"}));
   g.add(11, text::value("s", sequence)).add(11, text::value("o", optional)).add(11, text::value("m", map));
@@ -251,15 +275,18 @@ TEST(ImporterTest, SequenceOptionalAndMapTypesAreKept) {
 }
 
 TEST(ImporterTest, UnknownOperatorsAreAllNamedAtOnce) {
-  Graph g = Graph().input("x").output("b").node(node("Foo", {"x"}, {"a"})).node(node("HardSwish", {"a"}, {"b"}));
+  Graph g =
+      Graph().input("x").output("b").node(node("Foo", {"x"}, {"a"})).node(node("HardSwish", {"a"}, {"b"}));
   const Imported loaded = load(model(g, 13));
   EXPECT_EQ(loaded.status.code(), Code::kUnimplemented);
-  EXPECT_THAT(loaded.status.message(), AllOf(HasSubstr("'Foo' of domain ai.onnx, version 13, is not known (node 'Foo_node'"),
-                                             HasSubstr("'HardSwish'"), HasSubstr("came with version 14")));
+  EXPECT_THAT(loaded.status.message(),
+              AllOf(HasSubstr("'Foo' of domain ai.onnx, version 13, is not known (node 'Foo_node'"),
+                    HasSubstr("'HardSwish'"), HasSubstr("came with version 14")));
 }
 
 TEST(ImporterTest, OperatorsOfMicrosoftHaveVersion1) {
-  Graph g = Graph().input("x").output("y").node(node("FusedGelu", {"x"}, {"y"}, text::domain("com.microsoft")));
+  Graph g =
+      Graph().input("x").output("y").node(node("FusedGelu", {"x"}, {"y"}, text::domain("com.microsoft")));
   const Imported loaded = good(model(g, 13, 8, text::opset("com.microsoft", 1)));
   EXPECT_EQ(loaded.view().node(0).domain(), "com.microsoft");
   EXPECT_EQ(loaded.view().node(0).version(), 1u);
@@ -275,11 +302,15 @@ TEST(ImporterTest, ASmallFileOfManyCallsDoesNotGrowWithoutEnd) {
   std::string functions;
   for (int i = 0; i < 60; ++i) {
     const std::string next = "F" + std::to_string(i + 1);
-    functions += text::bytes(25, text::bytes(1, "F" + std::to_string(i)) + text::bytes(4, "X") + text::bytes(5, "Y") +
-                                     text::bytes(7, node(next, {"X"}, {"h"}, text::domain("my"))) +
-                                     text::bytes(7, node(next, {"h"}, {"Y"}, text::domain("my"))) + text::opset("my", 1, 9) + text::bytes(10, "my"));
+    functions +=
+        text::bytes(25, text::bytes(1, "F" + std::to_string(i)) + text::bytes(4, "X") + text::bytes(5, "Y") +
+                            text::bytes(7, node(next, {"X"}, {"h"}, text::domain("my"))) +
+                            text::bytes(7, node(next, {"h"}, {"Y"}, text::domain("my"))) +
+                            text::opset("my", 1, 9) + text::bytes(10, "my"));
   }
-  functions += text::bytes(25, text::bytes(1, "F60") + text::bytes(4, "X") + text::bytes(5, "Y") + text::bytes(7, node("Neg", {"X"}, {"Y"})) + text::opset("", 13, 9) + text::bytes(10, "my"));
+  functions += text::bytes(25, text::bytes(1, "F60") + text::bytes(4, "X") + text::bytes(5, "Y") +
+                                   text::bytes(7, node("Neg", {"X"}, {"Y"})) + text::opset("", 13, 9) +
+                                   text::bytes(10, "my"));
   Graph g = Graph().input("x").output("y").node(node("F0", {"x"}, {"y"}, text::domain("my")));
   EXPECT_EQ(load(model(g, 13, 8, text::opset("my", 1) + functions)).status.code(), Code::kResourceExhausted);
 }
@@ -293,11 +324,22 @@ TEST(ImporterTest, ManyNodesTakeLinearTime) {
   EXPECT_EQ(good(model(g)).view().nodes().size(), 20000u);
 }
 
+// Libraries of protobuf refuse messages above 64 MiB unless told otherwise.
+TEST(ImporterTest, AFileOf65MiBIsReadInPlace) {
+  constexpr int64_t kCount = 65 << 18;  // floats
+  Graph g = Graph().input("x").output("y").node(node("Add", {"x", "w"}, {"y"}));
+  g.initializer(text::tensor("w", 1, {kCount}, text::bytes(9, std::string(4 * kCount, '\0'))));
+  const Imported loaded = good(model(g));
+  EXPECT_LT(loaded.image.size(), 4096u);  // the weights are where they were
+  EXPECT_FALSE(load(loaded.file.substr(0, loaded.file.size() - 1000)).status.ok());
+}
+
 TEST(ImporterTest, EveryTruncationIsRefused) {
   Graph g = Graph().input("x").output("y").node(node("Add", {"x", "w"}, {"y"}));
   g.initializer(text::tensor("w", 1, {2}, text::raw<float>({1, 2})));
   const std::string file = model(g);
-  for (size_t length = 0; length < file.size(); ++length) EXPECT_FALSE(load(file.substr(0, length)).status.ok()) << length;
+  for (size_t length = 0; length < file.size(); ++length)
+    EXPECT_FALSE(load(file.substr(0, length)).status.ok()) << length;
 }
 
 }  // namespace

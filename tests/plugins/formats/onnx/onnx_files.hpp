@@ -1,4 +1,5 @@
-// What the tests of the ONNX format share: files given to the importer or to the plugin, and models written by hand.
+// What the tests of the ONNX format share: files given to the importer or to the plugin, and models written
+// by hand.
 #pragma once
 
 #include "plugins/formats/onnx/importer.hpp"
@@ -41,7 +42,8 @@ class MemoryFiles final : public Files {
 // Files of a folder. Like a host's reader it refuses links and what is no regular file.
 class FolderFiles final : public Files {
  public:
-  FolderFiles(std::filesystem::path model, std::string_view bytes) : folder_(model.parent_path()), bytes_(bytes) {}
+  FolderFiles(std::filesystem::path model, std::string_view bytes)
+      : folder_(model.parent_path()), bytes_(bytes) {}
 
   std::string_view model() override { return bytes_; }
   Result<Side> open(std::string_view name) override {
@@ -51,7 +53,8 @@ class FolderFiles final : public Files {
     if (error || real != std::filesystem::canonical(folder_, error) / name)
       return Status(Code::kNotFound, "There is no file '" + path.string() + "', or a link leads to it.");
     BELAY_ASSIGN(std::string bytes, read_file(path));
-    const auto [at, added] = sides_.try_emplace(std::string(name), uint32_t(sides_.size() + 1), std::move(bytes));
+    const auto [at, added] =
+        sides_.try_emplace(std::string(name), uint32_t(sides_.size() + 1), std::move(bytes));
     return Side{at->second.first, at->second.second};
   }
   void warn(const std::string& text) override { warnings.push_back(text); }
@@ -72,7 +75,8 @@ inline Result<std::string> import(Files& files) {
   return image;
 }
 
-inline Result<std::string> import_file(const std::filesystem::path& path, std::vector<std::string>* warnings = nullptr) {
+inline Result<std::string> import_file(const std::filesystem::path& path,
+                                       std::vector<std::string>* warnings = nullptr) {
   BELAY_ASSIGN(const std::string bytes, read_file(path));
   FolderFiles files(path, bytes);
   auto image = import(files);

@@ -16,18 +16,18 @@
 namespace belay::onnx {
 namespace {
 
-using ::testing::_;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Return;
-using ::testing::StrictMock;
 using belay::testing::Adopted;
 using belay::testing::FakeHost;
 using belay::testing::FakeReader;
 using belay::testing::FakeSink;
 using belay::testing::MockModelFormat;
 using belay::testing::table_for;
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Return;
+using ::testing::StrictMock;
 using text::Graph;
 using text::node;
 
@@ -40,13 +40,19 @@ class OnnxPluginTest : public ::testing::Test {
     ASSERT_TRUE(library_) << dlerror();
     const auto entry = reinterpret_cast<belay_entry_fn>(dlsym(library_, BELAY_ENTRY_NAME));
     ASSERT_TRUE(entry);
-    belay_handshake handshake{.hdr = {sizeof(belay_handshake), 0, nullptr}, .host_minor = BELAY_ABI_MINOR, .plugin_minor = 0, .needs = 0, .uses = 0, .layout = 0};
+    belay_handshake handshake{.hdr = {sizeof(belay_handshake), 0, nullptr},
+                              .host_minor = BELAY_ABI_MINOR,
+                              .plugin_minor = 0,
+                              .needs = 0,
+                              .uses = 0,
+                              .layout = 0};
     plugin_ = entry(&host_, &handshake);
     ASSERT_TRUE(plugin_);
     ASSERT_EQ(plugin_->open(&host_, nullptr, &ctx_), BELAY_OK);
     belay_created created{.hdr = {sizeof(belay_created), 0, nullptr}, .impl = nullptr, .table = nullptr};
     ASSERT_EQ(plugin_->components[0]->create(ctx_, nullptr, &created), BELAY_OK);
-    format_ = {BELAY_OBJ_MODEL_FORMAT, static_cast<const belay_model_format_vt*>(created.table), created.impl};
+    format_ = {BELAY_OBJ_MODEL_FORMAT, static_cast<const belay_model_format_vt*>(created.table),
+               created.impl};
   }
   void TearDown() override {
     format_.reset();
@@ -55,7 +61,9 @@ class OnnxPluginTest : public ::testing::Test {
     EXPECT_THAT(host_.misbehaviour(), ElementsAre());
     // The library stays: what a sanitizer reports later must find its symbols.
   }
-  Status parse(FakeReader& reader, FakeSink& sink) { return host_.take(format_->parse(format_, &reader, nullptr, &sink)); }
+  Status parse(FakeReader& reader, FakeSink& sink) {
+    return host_.take(format_->parse(format_, &reader, nullptr, &sink));
+  }
 
   FakeHost host_;
   void* library_ = nullptr;
@@ -93,7 +101,9 @@ TEST_F(OnnxPluginTest, ErrorsKeepTheirSentence) {
 
 TEST_F(OnnxPluginTest, ReadersAndSinksErrorsPassThrough) {
   Graph g = Graph().input("x").output("y").node(node("Add", {"x", "w"}, {"y"}));
-  g.initializer(text::tensor("w", 1, {2}, text::bytes(13, text::bytes(1, "location") + text::bytes(2, "w.bin")) + text::number(14, 1)));
+  g.initializer(text::tensor(
+      "w", 1, {2},
+      text::bytes(13, text::bytes(1, "location") + text::bytes(2, "w.bin")) + text::number(14, 1)));
   const std::string file = text::model(g), weights(8, 'x');
   FakeSink sink;
   {
@@ -114,11 +124,12 @@ TEST(SniffTest, ContentsDecideAndTheNameBreaksTies) {
   const std::string file = sample();
   EXPECT_GE(sniff("", file, file.size()), 900u);
   EXPECT_GT(sniff("m.onnx", file, file.size()), sniff("m.pb", file, file.size()));
-  EXPECT_GT(sniff("m.onnx", std::string_view(file).substr(0, 20), 20), 0u);                // cut off
-  EXPECT_GE(sniff("", std::string_view(file).substr(0, 20), file.size()), 900u);          // only the head is seen
+  EXPECT_GT(sniff("m.onnx", std::string_view(file).substr(0, 20), 20), 0u);       // cut off
+  EXPECT_GE(sniff("", std::string_view(file).substr(0, 20), file.size()), 900u);  // only the head is seen
   EXPECT_EQ(sniff("a.onnx", "no model at all", 15), 1u);
   EXPECT_EQ(sniff("a.txt", "no model at all", 15), 0u);
-  EXPECT_EQ(sniff("graph.pb", std::string("\x0a\x0c\x0a\x01x\x12\x0bPlaceholder", 17), 17), 0u);  // a TensorFlow graph
+  EXPECT_EQ(sniff("graph.pb", std::string("\x0a\x0c\x0a\x01x\x12\x0bPlaceholder", 17), 17),
+            0u);  // a TensorFlow graph
   EXPECT_EQ(sniff("m.om", std::string("IMOD\0\1\0\0", 8), 300), 0u);
   EXPECT_EQ(sniff("", "", 0), 0u);
 }

@@ -1,5 +1,6 @@
 // Reads ONNX files and writes what became of each as one line of JSON, for compare_with_onnx.py:
-//   print_onnx FILE...     or, with --text FILE, the frozen graph as text; with --image FILE, the image itself
+//   print_onnx FILE...     or, with --text FILE, the frozen graph as text; with --image FILE, the image
+//   itself
 #include "onnx_files.hpp"
 
 #include <cstdio>
@@ -24,7 +25,8 @@ std::string facts(const std::string& image) {
   const belay::graph::View view({image.data(), image.size()});
   std::map<std::string, int> ops;
   for (uint32_t n = 0; n < view.nodes().size(); ++n)
-    ++ops[std::string(view.node(n).domain()) + ":" + std::string(view.node(n).op()) + ":" + std::to_string(view.node(n).version())];
+    ++ops[std::string(view.node(n).domain()) + ":" + std::string(view.node(n).op()) + ":" +
+          std::to_string(view.node(n).version())];
   uint64_t constant_bytes = 0, constants = 0;
   for (const auto& value : view.values())
     if (value.constant != BELAY_NONE) {
@@ -33,8 +35,10 @@ std::string facts(const std::string& image) {
       if (constant.dtype != BELAY_DT_STRING) constant_bytes += constant.bytes;
     }
   std::string out = "\"ops\":{";
-  for (const auto& [op, count] : ops) out += (out.back() == '{' ? "" : ",") + json_string(op) + ":" + std::to_string(count);
-  out += "},\"graphs\":" + std::to_string(view.graphs().size()) + ",\"constants\":" + std::to_string(constants) +
+  for (const auto& [op, count] : ops)
+    out += (out.back() == '{' ? "" : ",") + json_string(op) + ":" + std::to_string(count);
+  out += "},\"graphs\":" + std::to_string(view.graphs().size()) +
+         ",\"constants\":" + std::to_string(constants) +
          ",\"constant_bytes\":" + std::to_string(constant_bytes);
   for (const bool inputs : {true, false}) {
     out += inputs ? ",\"inputs\":[" : ",\"outputs\":[";
@@ -67,7 +71,8 @@ int main(int argc, char** argv) {
     if (image.ok()) {
       line += "," + facts(*image) + ",\"warnings\":" + std::to_string(warnings.size());
     } else {
-      line += ",\"code\":" + std::to_string(int(image.status().code())) + ",\"error\":" + json_string(image.status().message());
+      line += ",\"code\":" + std::to_string(int(image.status().code())) +
+              ",\"error\":" + json_string(image.status().message());
     }
     std::puts((line + "}").c_str());
   }

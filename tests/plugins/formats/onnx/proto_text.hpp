@@ -32,7 +32,8 @@ inline std::string fixed32(uint32_t field, float value) {
 
 using Names = std::initializer_list<std::string_view>;
 
-inline std::string node(std::string_view op, Names in, Names out, const std::string& rest = {}, std::string_view name = {}) {
+inline std::string node(std::string_view op, Names in, Names out, const std::string& rest = {},
+                        std::string_view name = {}) {
   std::string text;
   for (const auto value : in) text += bytes(1, value);
   for (const auto value : out) text += bytes(2, value);
@@ -50,9 +51,12 @@ inline std::string int_attribute(std::string_view name, int64_t value, uint32_t 
 inline std::string reference(std::string_view name, int kind, std::string_view to) {
   return attribute(name, kind, bytes(21, to));
 }
-inline std::string graph_attribute(std::string_view name, const std::string& graph) { return attribute(name, 5, bytes(6, graph)); }
+inline std::string graph_attribute(std::string_view name, const std::string& graph) {
+  return attribute(name, 5, bytes(6, graph));
+}
 
-inline std::string tensor(std::string_view name, int dtype, std::initializer_list<int64_t> dims, const std::string& data) {
+inline std::string tensor(std::string_view name, int dtype, std::initializer_list<int64_t> dims,
+                          const std::string& data) {
   std::string text;
   for (const int64_t dim : dims) text += number(1, dim);
   return text + number(2, dtype) + (name.empty() ? "" : bytes(8, name)) + data;
@@ -96,7 +100,8 @@ struct Graph {
 inline std::string opset(std::string_view domain, int64_t version, uint32_t field = 8) {
   return bytes(field, (domain.empty() ? "" : bytes(1, domain)) + number(2, version));
 }
-inline std::string model(const Graph& graph, int64_t version = 13, int64_t ir = 8, const std::string& rest = {}) {
+inline std::string model(const Graph& graph, int64_t version = 13, int64_t ir = 8,
+                         const std::string& rest = {}) {
   return number(1, ir) + bytes(7, graph.text) + opset("", version) + rest;
 }
 

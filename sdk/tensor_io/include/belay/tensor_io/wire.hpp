@@ -1,6 +1,7 @@
-// belay/tensor_io/wire.hpp: reads protobuf messages of unknown origin. Header-only, over protozero's varints. Nothing is
-// copied: what it gives points into the message. protozero's own reader cuts lengths to 32 bits, so a length of 4 GiB + 4
-// would pass for 4; here lengths are 64-bit and are checked against what is left. Not thread-safe.
+// belay/tensor_io/wire.hpp: reads protobuf messages of unknown origin. Header-only, over protozero's varints.
+// Nothing is copied: what it gives points into the message. protozero's own reader cuts lengths to 32 bits,
+// so a length of 4 GiB + 4 would pass for 4; here lengths are 64-bit and are checked against what is left.
+// Not thread-safe.
 #pragma once
 
 #include <belay/status.hpp>
@@ -29,8 +30,8 @@ std::string utf8(std::string_view text);
 //   wire::Message m(bytes, base, "NodeProto");
 //   while (m.next()) switch (m.field()) { case 3: name = m.bytes(); break; }
 //   BELAY_TRY(m.status());
-// Damage, or a getter that does not fit the field's wire type, ends the loop; status() says where (an offset from `base`,
-// the begin of the file) and what was expected. Fields that no getter asks for are skipped.
+// Damage, or a getter that does not fit the field's wire type, ends the loop; status() says where (an offset
+// from `base`, the begin of the file) and what was expected. Fields that no getter asks for are skipped.
 class Message {
  public:
   Message(std::string_view bytes, const char* base, const char* what)
@@ -48,8 +49,10 @@ class Message {
       case kVarint:
         if (!varint(at_, end_, value_)) return damaged("a varint of at most 10 bytes");
         return true;
-      case kFixed64: return fixed(8);
-      case kFixed32: return fixed(4);
+      case kFixed64:
+        return fixed(8);
+      case kFixed32:
+        return fixed(4);
       case kBytes: {
         uint64_t length = 0;
         if (!varint(at_, end_, length)) return damaged("a length of at most 10 bytes");
@@ -60,7 +63,8 @@ class Message {
         at_ += length;
         return true;
       }
-      default: return damaged("a wire type of 0, 1, 2 or 5, found " + std::to_string(type_));
+      default:
+        return damaged("a wire type of 0, 1, 2 or 5, found " + std::to_string(type_));
     }
   }
 
@@ -131,8 +135,8 @@ class Message {
       return;
     }
     if (data_.size() % sizeof(T) != 0) {
-      damaged("packed numbers of " + std::to_string(sizeof(T)) + " bytes each, found " + std::to_string(data_.size()) +
-              " bytes");
+      damaged("packed numbers of " + std::to_string(sizeof(T)) + " bytes each, found " +
+              std::to_string(data_.size()) + " bytes");
       return;
     }
     for (size_t i = 0; i < data_.size(); i += sizeof(T)) {
@@ -150,8 +154,9 @@ class Message {
   // Always false.
   bool damaged(const std::string& want) {
     if (status_.ok())
-      status_ = {Code::kDataLoss, std::string(what_) + " is damaged at byte " + std::to_string(start_ - base_) +
-                                      (field_ ? " in field " + std::to_string(field_) : "") + ": want " + want + "."};
+      status_ = {Code::kDataLoss,
+                 std::string(what_) + " is damaged at byte " + std::to_string(start_ - base_) +
+                     (field_ ? " in field " + std::to_string(field_) : "") + ": want " + want + "."};
     return false;
   }
 
