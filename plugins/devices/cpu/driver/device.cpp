@@ -30,6 +30,7 @@ Device::Device(const belay_host& host, const Options& options, uint64_t index)
       short_name_("cpu" + std::to_string(index)),
       memory_(name_, options.memory_bytes, options.huge_pages),
       tick_(std::make_shared<Tick>()),
+      lanes_(options.threads),
       sharing_(*this, options.threads),
       workers_(*this, options.threads, options.blocking_threads) {
   AsymmetricFence::prepare();
@@ -42,6 +43,8 @@ Device::~Device() {
     tick_->device = nullptr;
   }
   workers_.stop();
+  for (auto& [id, timeline] : timelines_)
+    if (timeline->stream()) timeline->stream()->retire();
   for (auto& [id, timeline] : timelines_) timeline->unref();
 }
 

@@ -3,12 +3,14 @@
 
 #include "cpu_info.h"
 #include "fork_guard.h"
+#include "lanes.h"
 #include "memory.h"
 #include "options.h"
 #include "packet.h"
 #include "parallel.h"
 #include "scratch.h"
 #include "stream.h"
+#include "thread_state.h"
 #include "workers.h"
 
 #include <belay/abi/driver.h>
@@ -46,6 +48,13 @@ class Device {
   Memory& memory() { return memory_; }
   Workers& workers() { return workers_; }
   Sharing& sharing() { return sharing_; }
+  Lanes& lanes() { return lanes_; }
+  // Of a thread that has one.
+  void give_lane_back(ThreadState& thread) {
+    if (thread.lane != this) return;
+    thread.lane = nullptr;
+    lanes_.release();
+  }
   uint64_t now_ns() const { return host_.now_ns(&host_); }
 
   belay_status fail(uint32_t code, const std::string& message) const {
@@ -109,6 +118,7 @@ class Device {
   bool tick_armed_ = false;
   uint64_t tick_sum_ = 0, tick_idle_ = 0;
 
+  Lanes lanes_;
   Sharing sharing_;
   Workers workers_;
 };

@@ -43,6 +43,12 @@ void Sharing::unshare(Slot* slot) {
 
 bool Sharing::help(Exec& exec) {
   if (shared_.load(std::memory_order_relaxed) == 0) return false;  // the epoch of the workers orders this
+  // Helping takes a lane as well, unless the thread has one: then it waits for others inside an operation.
+  const bool had_lane = exec.thread->lane == &device_;
+  if (!had_lane) {
+    if (!device_.lanes().try_acquire(Lanes::kLowest)) return false;
+    exec.thread->lane = &device_;
+  }
   bool helped = false;
   for (uint64_t i = 0; i < count_; ++i) {
     Slot& slot = slots_[i];
@@ -52,6 +58,7 @@ bool Sharing::help(Exec& exec) {
     // The last one out tells an owner that sleeps. Another owner may have the slot by then: it looks again.
     if (slot.users.fetch_sub(1, std::memory_order_acq_rel) == (kOwnerSleeps | 1)) futex_wake(&slot.users, 1);
   }
+  if (!had_lane) device_.give_lane_back(*exec.thread);
   return helped;
 }
 
@@ -63,11 +70,15 @@ struct Loop : Source {
   uint64_t count;
   alignas(64) std::atomic<uint64_t> next{0};
 
-  bool take_tiles(ThreadState& me) {
+  // `lanes`: of a helper, which leaves between tiles when somebody wants its lane.
+  bool take_tiles(ThreadState& me, const Lanes* lanes) {
     const bool before = me.in_tile;
     me.in_tile = true;
     bool any = false;
-    for (uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count; any = true) {
+    while (!lanes || !lanes->wanted()) {
+      const uint64_t i = next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= count) break;
+      any = true;
       const ScratchMark mark(me);  // what a tile takes is free again after it
       body(arg, i);
     }
@@ -84,14 +95,14 @@ void parallel_for(Device& device, ThreadState& me, uint64_t count, void (*body)(
   Sharing::Slot* slot = nullptr;
   if (count > 1 && threads > 1 && !me.in_tile) {
     Loop loop;
-    loop.take = [](Source& source, Exec& exec) { return static_cast<Loop&>(source).take_tiles(*exec.thread); };
+    loop.take = [](Source& source, Exec& exec) { return static_cast<Loop&>(source).take_tiles(*exec.thread, &exec.device->lanes()); };
     loop.body = body;
     loop.arg = arg;
     loop.count = count;
     slot = device.sharing().share(loop);
     if (slot) {
       device.workers().offer(std::min(threads, count) - 1, cost_ns >= kWorthWaking);
-      loop.take_tiles(me);
+      loop.take_tiles(me, nullptr);
       device.sharing().unshare(slot);
       return;
     }

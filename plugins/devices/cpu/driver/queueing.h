@@ -55,9 +55,10 @@ inline belay_status queue(Stream& stream, Kind kind, RunFn run, uint8_t flags, u
   return BELAY_OK;
 }
 
-// Around foreign code on a worker.
+// Around foreign code on a worker, which has no lane meanwhile: it may block.
 template <class Call>
 belay_status run_foreign(Exec& exec, Call&& call) {
+  exec.device->give_lane_back(*exec.thread);
   exec.device->workers().enter_foreign();
   const belay_status status = call();
   exec.device->workers().leave_foreign();

@@ -37,6 +37,14 @@ Stream::Stream(Device& device, const belay_stream_req& req, uint64_t depth)
       ring_(static_cast<Packet*>(std::aligned_alloc(alignof(Packet), capacity_ * sizeof(Packet)))) {
   if (!ring_) throw std::bad_alloc();
   std::memset(static_cast<void*>(ring_), 0, capacity_ * sizeof(Packet));  // page faults now, not while queueing
+  lane_wait.stream = this;
+  lane_wait.priority = priority_;
+  lane_wait.fire = [](LaneWaiter& waiter) noexcept {
+    Stream& stream = *static_cast<LaneWait&>(waiter).stream;
+    stream.in_line.store(false, std::memory_order_release);
+    stream.device_.workers().ready(stream);
+    stream.unref();
+  };
   blocked_waiter_.stream = this;
   blocked_waiter_.fire = [](TimelineWaiter& waiter) noexcept {
     Stream& stream = *static_cast<BlockedWaiter&>(waiter).stream;
@@ -48,6 +56,14 @@ Stream::Stream(Device& device, const belay_stream_req& req, uint64_t depth)
 Stream::~Stream() { std::free(ring_); }
 
 void Stream::retire() {
+  // Left over only where a circle of waits stops the stream for ever.
+  while (const Packet* const packet = next_packet()) {
+    if (packet->kind != Kind::kFiller) device_.skip(*packet);
+    if (in_spill_)
+      spill_.pop(packet->slots);
+    else
+      head_position_ += packet->slots;
+  }
   if (blocked_waiter_.on) {
     if (blocked_waiter_.on->remove(blocked_waiter_)) unref();
     blocked_waiter_.on->unref();
@@ -115,12 +131,12 @@ Packet* Stream::make_room(uint64_t slots, uint64_t need) {
 
 void Stream::after_commit() {
   const uint32_t flags = attention();
-  bool wake = (flags & ~kTickOff) != 0;  // somebody sleeps until this value
+  bool wake = flags & ~kTickOff && fire_submitted(last_);
   if (flags & kTickOff) wake = !device_.start_tick() || wake;
   if (backlog_ns_ >= wake_backlog_ns_) {
     backlog_ns_ = 0;
     // Worth it only if the work is really there still, and not with the first operation after a pause.
-    wake = wake || last_ - reached() > 1 || wake_backlog_ns_ == 0;
+    wake = wake || last_ - reached() > 1;
   }
   if (wake) flush(last_);
 }
@@ -197,8 +213,16 @@ Stop Stream::run(Exec& exec, uint64_t limit, const RunRules& rules) {
       }
       if (packet->flags & kWorkerOnly && !rules.worker) return Stop::kForWorker;
     }
-    if (rules.worker && device_.workers().preempts(*this)) [[unlikely]]
-      return Stop::kPreempted;
+    if (packet->cost_ns >= kHeavy && !(packet->flags & kWorkerOnly)) {
+      if (exec.thread->lane != &device_) {
+        if (!device_.lanes().try_acquire(priority_)) [[unlikely]]
+          return Stop::kNoLane;
+        exec.thread->lane = &device_;
+      }
+      if (device_.lanes().top_priority() > priority_ || (rules.worker && device_.workers().preempts(*this)))
+          [[unlikely]]
+        return Stop::kPreempted;
+    }
     if (rules.timed && !affordable(*packet, rules)) return Stop::kForTime;
     if (!failure_ || continue_on_failure_ || packet->kind == Kind::kWait) [[likely]] {
       exec.cost_ns = packet->cost_ns;

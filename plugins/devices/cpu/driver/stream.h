@@ -2,6 +2,7 @@
 // producer), one thread at a time runs (whoever holds the token: a worker, or a thread that waits).
 #pragma once
 
+#include "lanes.h"
 #include "packet.h"
 #include "spill.h"
 #include "thread_state.h"
@@ -25,7 +26,8 @@ enum class Stop {
   kBlocked,    // the next operation waits for another timeline
   kForWorker,  // the next operation may run on a worker only
   kForTime,    // the next operation may take longer than the caller has
-  kPreempted,  // a stream of a higher priority is ready
+  kNoLane,     // the next operation is heavy and as many threads are running as may
+  kPreempted,  // somebody of a higher priority wants to run
 };
 
 // What a thread that runs a stream must look at.
@@ -121,6 +123,17 @@ class Stream final : public Timeline {
   // Links of a helper's chain (waiting.cpp): who waits for this stream, and for which value.
   Stream* chain_below = nullptr;
   uint64_t chain_target = 0;
+
+  // For a worker that found no lane for this stream.
+  struct LaneWait : LaneWaiter {
+    Stream* stream = nullptr;
+  } lane_wait;
+
+  std::atomic<bool> in_line{false};
+  // A worker runs it, or will: otherwise whoever waits must look at it again.
+  bool with_worker() const {
+    return in_line.load(std::memory_order_acquire) || in_ready_list.load(std::memory_order_acquire) || owner();
+  }
 
   // Of the workers' list of streams that are ready; guarded by its lock but for the flag.
   std::atomic<bool> in_ready_list{false};

@@ -287,7 +287,7 @@ belay_status on_reached(belay_obj* object, uint64_t value, belay_completion comp
       auto waiting = std::make_unique<Waiting>();
       waiting->value = value;
       waiting->stream = &stream;
-      waiting->watches_submit = stream.last_value() < value;
+      waiting->wants_flush = true;
       waiting->fire = [](TimelineWaiter& waiter) noexcept {
         const std::unique_ptr<Waiting> mine(&static_cast<Waiting&>(waiter));
         mine->stream->device().workers().complete(mine->due);
@@ -329,6 +329,8 @@ void destroy(belay_obj* object) noexcept {
   Stream& stream = self<Stream>(object);
   Device& device = stream.device();
   if (device.in_child()) return;
+  // From inside an operation of its own it cannot be finished: it stays until the device goes.
+  if (stream.owner() == &this_thread()) return;
   if (const belay_status status = wait_for(stream, stream.last_value(), kForever); status != BELAY_OK)
     device.host().status_release(&device.host(), status);
   while (!stream.try_acquire(this_thread())) relax();  // for good: nobody runs it again

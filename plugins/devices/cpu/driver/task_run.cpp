@@ -72,7 +72,7 @@ TaskRun::TaskRun(Program& program, const TaskGraph& graph) : program_(program), 
   take = [](Source& source, Exec& exec) {
     auto& self = static_cast<TaskRun&>(source);
     bool any = false;
-    while (self.run_one(exec)) any = true;
+    while (!exec.device->lanes().wanted() && self.run_one(exec)) any = true;
     return any;
   };
 }

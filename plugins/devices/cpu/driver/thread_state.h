@@ -7,12 +7,14 @@
 
 namespace belay::cpu {
 
+class Device;
 class Scratch;
 
 // Plain data without a destructor: a destructor of a thread_local would pin the plugin's library.
 struct ThreadState {
   uintptr_t stack_low = 0, stack_high = 0;  // 0: not looked up yet
   Scratch* scratch = nullptr;               // lent by the device while operations run
+  const Device* lane = nullptr;             // of which this thread has a lane (lanes.h)
   uint32_t depth = 0;                       // OperationScopes that are open
   bool worker = false;                      // a thread of a device
   bool in_tile = false;                     // inside the body of a parallel_for: a nested one runs serially

@@ -14,7 +14,7 @@ void Timeline::link(TimelineWaiter& waiter) {
   waiter.next = first_;
   if (first_) first_->previous = &waiter;
   first_ = &waiter;
-  if (waiter.watches_submit) attention_.fetch_add(kWatcher);
+  if (waiter.watches_submit || waiter.wants_flush) attention_.fetch_add(kWatcher);
   if (waiter.value < wake_at_.load(std::memory_order_relaxed))
     wake_at_.store(waiter.value, std::memory_order_relaxed);
 }
@@ -23,7 +23,7 @@ void Timeline::unlink(TimelineWaiter& waiter) {
   waiter.linked = false;
   (waiter.previous ? waiter.previous->next : first_) = waiter.next;
   if (waiter.next) waiter.next->previous = waiter.previous;
-  if (waiter.watches_submit) attention_.fetch_sub(kWatcher);
+  if (waiter.watches_submit || waiter.wants_flush) attention_.fetch_sub(kWatcher);
 }
 
 void Timeline::update_wake_at() {
@@ -40,11 +40,12 @@ bool Timeline::remove(TimelineWaiter& waiter) {
   return true;
 }
 
-void Timeline::fire_if(bool released, uint64_t value) {
+template <class Due>
+void Timeline::fire_those(Due&& due) {
   std::lock_guard lock(mutex_);
   for (TimelineWaiter* w = first_; w;) {
     TimelineWaiter* const next = w->next;
-    if (w->value <= value || (released && w->on_release)) {
+    if (due(*w)) {
       unlink(*w);
       w->fire(*w);  // the last touch: it may be gone afterwards
     }
@@ -53,8 +54,20 @@ void Timeline::fire_if(bool released, uint64_t value) {
   update_wake_at();
 }
 
-void Timeline::fire_reached(uint64_t value) { fire_if(false, value); }
-void Timeline::fire_released() { fire_if(true, reached()); }
+void Timeline::fire_reached(uint64_t value) {
+  fire_those([value](const TimelineWaiter& w) { return w.value <= value; });
+}
+void Timeline::fire_released() {
+  fire_those([now = reached()](const TimelineWaiter& w) { return w.on_release || w.value <= now; });
+}
+bool Timeline::fire_submitted(uint64_t value) {
+  bool flush = false;
+  fire_those([&](const TimelineWaiter& w) {
+    flush = flush || w.wants_flush;
+    return w.watches_submit && w.value <= value;
+  });
+  return flush;
+}
 
 void Timeline::signal(uint64_t value, FailurePtr failure) {
   {

@@ -27,7 +27,8 @@ struct TimelineWaiter {
   uint64_t value = 0;
   void (*fire)(TimelineWaiter&) noexcept = nullptr;
   bool on_release = false;
-  bool watches_submit = false;  // the value is not queued yet: who queues on the stream shall wake a worker
+  bool watches_submit = false;  // the value is not queued yet: also fired when it is
+  bool wants_flush = false;     // whoever queues the value shall let a worker run it
   bool linked = false;          // guarded by the timeline's lock
   TimelineWaiter* next = nullptr;
   TimelineWaiter* previous = nullptr;
@@ -93,6 +94,8 @@ class Timeline {
   bool remove(TimelineWaiter& waiter);
   // Fires all that wait for the release of the token.
   void fire_released();
+  // Fires all that wait for `value` or an earlier one to be queued. True: a worker shall run it.
+  bool fire_submitted(uint64_t value);
 
   // Whether who queues shall look up from its work (Stream::commit); written rarely, so reading it costs nothing.
   uint32_t attention() const { return attention_.load(std::memory_order_relaxed); }
@@ -118,7 +121,8 @@ class Timeline {
   static constexpr size_t kKeptFailures = 256;
 
   void fire_reached(uint64_t value);
-  void fire_if(bool released, uint64_t value);
+  template <class Due>
+  void fire_those(Due&& due);
   void link(TimelineWaiter& waiter);
   void unlink(TimelineWaiter& waiter);
   void update_wake_at();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace belay::cpu {
 namespace {
@@ -25,11 +26,18 @@ struct Sleeper : TimelineWaiter {
   }
 };
 
+// The same thread in line for a lane.
+struct SleeperLane : LaneWaiter {
+  Sleeper* sleeper = nullptr;
+};
+
 // What a thread sleeps for, besides the value.
 enum class SleepFor {
-  kValue,    // a worker or another host thread brings it about
+  kValue,    // the host brings it about
+  kWorker,   // a worker brings it about, unless it stops before
   kRelease,  // who runs the stream now may stop earlier: then it is our turn
   kSubmit,   // it is not queued yet
+  kLane,     // as many threads are running as may
 };
 
 // One call of wait_for that found its value unreached. The streams of the wait chain, from the awaited one (the root)
@@ -38,6 +46,13 @@ class Helper {
  public:
   Helper(Stream& root, uint64_t value, uint64_t timeout_ns)
       : root_(root), value_(value), device_(root.device()), me_(this_thread()), can_run_(has_stack(me_)) {
+    sleeper_lane_.fire = [](LaneWaiter& waiter) noexcept {
+      std::atomic<uint32_t>& word = static_cast<SleeperLane&>(waiter).sleeper->awake;
+      word.store(1, std::memory_order_release);
+      futex_wake(&word, 1);
+    };
+    // Inside an operation of another device, whose lane this thread keeps.
+    if (me_.lane != &device_) outer_lane_ = std::exchange(me_.lane, nullptr);
     if (timeout_ns == kForever) return;
     rules_.timed = true;
     const uint64_t now = device_.now_ns();
@@ -50,6 +65,8 @@ class Helper {
       OperationScope scope(me_);
       status = follow();
     }
+    if (me_.depth == 0 || outer_lane_) device_.give_lane_back(me_);
+    if (outer_lane_) me_.lane = outer_lane_;
     if (me_.depth == 0 && me_.scratch) device_.return_scratch(me_);
     return status;
   }
@@ -68,7 +85,7 @@ class Helper {
           return would_wait_for_itself(*want, target);
         } else if (!can_run_) {
           want->flush(target);
-          status = sleep(*want, target, SleepFor::kValue);
+          status = sleep(*want, target, SleepFor::kWorker);
         } else if (!want->try_acquire(me_)) {
           status = sleep(*want, target, SleepFor::kRelease);
         } else {
@@ -101,8 +118,12 @@ class Helper {
         target = stream.chain_target;
         stream.ref();  // without its token and its predecessor's it may be destroyed
         pop();
-        if (stop != Stop::kEmpty) stream.flush(target);
-        status = sleep(stream, target, stop == Stop::kEmpty ? SleepFor::kSubmit : SleepFor::kValue);
+        if (stop == Stop::kPreempted && me_.lane == &device_) {
+          me_.lane = nullptr;
+          device_.lanes().hand_over();
+        }
+        if (stop == Stop::kForWorker || stop == Stop::kForTime) stream.flush(target);
+        status = sleep(stream, target, reason(stop));
         stream.unref();
       }
       if (status != BELAY_OK) return status;
@@ -110,6 +131,15 @@ class Helper {
         want = &root_;
         target = value_;
       }
+    }
+  }
+
+  static SleepFor reason(Stop stop) {
+    switch (stop) {
+      case Stop::kEmpty: return SleepFor::kSubmit;
+      case Stop::kNoLane:
+      case Stop::kPreempted: return SleepFor::kLane;
+      default: return SleepFor::kWorker;
     }
   }
 
@@ -125,9 +155,16 @@ class Helper {
   // Polls for a short while, then gives all tokens back and sleeps. Afterwards look again.
   belay_status sleep(Timeline& timeline, uint64_t value, SleepFor why) {
     Stream* const stream = timeline.stream();
+    Lanes& lanes = device_.lanes();
     const auto changed = [&] {
       if (timeline.reached() >= value) return true;
+      if (why == SleepFor::kLane) {
+        if (!lanes.try_acquire(stream->priority())) return false;
+        me_.lane = &device_;
+        return true;
+      }
       if (why == SleepFor::kRelease) return stream->owner() == nullptr;
+      if (why == SleepFor::kWorker) return !stream->with_worker();
       return why == SleepFor::kSubmit && stream->last_value() >= value;
     };
     for (const uint64_t until = clock_ns() + device_.options().spin_ns; clock_ns() < until;) {
@@ -139,14 +176,20 @@ class Helper {
 
     timeline.ref();  // with our tokens gone its stream may be destroyed
     release_all();
+    device_.give_lane_back(me_);
     Sleeper sleeper;
     sleeper.value = value;
-    sleeper.on_release = why == SleepFor::kRelease;
+    sleeper.on_release = why == SleepFor::kRelease || why == SleepFor::kWorker;
     sleeper.watches_submit = why == SleepFor::kSubmit;
     const bool asleep = timeline.add(sleeper, [&] {
-      if (why == SleepFor::kRelease) stream->want_release();
+      if (sleeper.on_release) stream->want_release();
       return changed();
     });
+    if (asleep && why == SleepFor::kLane) {
+      sleeper_lane_.sleeper = &sleeper;
+      sleeper_lane_.priority = stream->priority();
+      if (!lanes.wait(sleeper_lane_)) sleeper.awake.store(1, std::memory_order_relaxed);
+    }
     bool late = false;
     while (asleep && !late && sleeper.awake.load(std::memory_order_acquire) == 0) {
       uint64_t most = kForever;
@@ -159,6 +202,9 @@ class Helper {
     }
     // Taking the timeline's lock also waits for a firing that has begun and still looks at the sleeper.
     if (asleep) timeline.remove(sleeper);
+    if (asleep && why == SleepFor::kLane &&
+        lanes.arrive(sleeper_lane_, timeline.reached() >= value) == LaneWaiter::State::kGranted)
+      me_.lane = &device_;
     if (!asleep && rules_.timed) late = device_.now_ns() >= rules_.deadline;
     const bool reached = timeline.reached() >= value;
     timeline.unref();
@@ -187,6 +233,8 @@ class Helper {
   const bool can_run_;
   RunRules rules_;
   Stream* top_ = nullptr;
+  const Device* outer_lane_ = nullptr;
+  SleeperLane sleeper_lane_;
 };
 
 }  // namespace

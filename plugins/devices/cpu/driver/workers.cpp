@@ -151,6 +151,7 @@ bool Workers::run_something(Exec& exec) {
   }
   if (stream) {
     run_stream(exec, *stream);
+    device_.give_lane_back(*exec.thread);
     stream->unref();
     return true;
   }
@@ -159,11 +160,13 @@ bool Workers::run_something(Exec& exec) {
 
 void Workers::run_stream(Exec& exec, Stream& stream) {
   stream.in_ready_list.exchange(false, std::memory_order_acq_rel);
-  if (stream.reached() >= stream.flushed()) return;
+  if (stream.reached() >= stream.flushed()) return leave_line(exec, stream, true);
   if (!stream.try_acquire(*exec.thread)) {
     stream.want_worker();  // its owner hands it back to us at release ...
-    if (stream.owner() || !stream.try_acquire(*exec.thread)) return;  // ... unless it did so in this moment
+    if (stream.owner() || !stream.try_acquire(*exec.thread))  // ... unless it did so in this moment
+      return leave_line(exec, stream, false);
   }
+  leave_line(exec, stream, false);
   exec.stream = &stream;
   exec.api.stream = uint32_t(stream.id());
   const RunRules rules{.worker = true};
@@ -182,12 +185,40 @@ void Workers::run_stream(Exec& exec, Stream& stream) {
       if (parked) return;
       continue;
     }
+    if (stop == Stop::kNoLane) {
+      stream.ref();  // the line's
+      stream.in_line.store(true, std::memory_order_release);
+      if (device_.lanes().wait(stream.lane_wait)) return stream.release();
+      stream.in_line.store(false, std::memory_order_release);
+      stream.unref();
+      continue;  // there is one now
+    }
     stream.release();
-    if (stop == Stop::kPreempted) return ready(stream);
+    if (stop == Stop::kPreempted) {
+      if (exec.thread->lane == &device_ && device_.lanes().top_priority() > stream.priority()) {
+        exec.thread->lane = nullptr;
+        device_.lanes().hand_over();
+      }
+      return ready(stream);
+    }
     if (stop == Stop::kEmpty) return;  // who queues the rest of what was flushed flushes again
     if (stream.reached() >= stream.flushed()) return;
     if (!stream.try_acquire(*exec.thread)) return ready(stream);
   }
+}
+
+// The stream is in hand, so it waits for a lane no more; the owner of its token may put it in line again.
+void Workers::leave_line(Exec& exec, Stream& stream, bool done) {
+  const LaneWaiter::State was = device_.lanes().arrive(stream.lane_wait, done);
+  if (was == LaneWaiter::State::kWaiting) {
+    stream.in_line.store(false, std::memory_order_release);
+    stream.unref();  // the line's reference; firing would have given it back
+  }
+  if (was != LaneWaiter::State::kGranted) return;
+  if (exec.thread->lane == &device_)
+    device_.lanes().release();  // one is enough
+  else
+    exec.thread->lane = &device_;
 }
 
 void Workers::idle(uint32_t seen) {

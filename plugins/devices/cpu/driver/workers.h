@@ -58,6 +58,7 @@ class Workers {
   void main(uint64_t index);
   bool run_something(Exec& exec);
   void run_stream(Exec& exec, Stream& stream);
+  void leave_line(Exec& exec, Stream& stream, bool done);
   Stream* take_ready();          // with the lock held
   void announce(uint64_t count, bool wake);
   bool spawn();                  // with the lock held
