@@ -22,7 +22,7 @@ class Run {
   const T* in(size_t i) const {
     return reinterpret_cast<const T*>(args_[i]);
   }
-  // Null: the output is not wanted.
+  // Null: the output is not wanted, or the node does not have it.
   template <class T>
   T* out(size_t i) const {
     if (i >= outputs_) return nullptr;

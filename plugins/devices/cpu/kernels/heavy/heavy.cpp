@@ -9,6 +9,13 @@ void add_heavy(Registry& registry) {
   add_global_pool(registry);
   add_softmax(registry);
   add_batch_norm(registry);
+  add_layer_norm(registry);
+  add_lrn(registry);
+  add_conv_transpose(registry);
+  add_conv_integer(registry);
+  add_matmul_integer(registry);
+  add_rnn(registry);
+  add_resize(registry);
 }
 
 }  // namespace belay::cpu

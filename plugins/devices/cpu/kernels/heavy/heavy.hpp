@@ -15,5 +15,12 @@ void add_pool(Registry&);
 void add_global_pool(Registry&);
 void add_softmax(Registry&);
 void add_batch_norm(Registry&);
+void add_layer_norm(Registry&);
+void add_lrn(Registry&);
+void add_conv_transpose(Registry&);
+void add_conv_integer(Registry&);
+void add_matmul_integer(Registry&);
+void add_rnn(Registry&);
+void add_resize(Registry&);
 
 }  // namespace belay::cpu

@@ -100,5 +100,111 @@ TEST(BatchNormalizationTest, FailuresNameTheOperand) {
               HasSubstr("the mean has the shape [3], want [2]"));
 }
 
+TEST(InstanceNormalizationTest, EachPlaneHasItsOwnMoments) {
+  for (const uint32_t dtype : kFloatTypes)
+    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{2, 3, 4, 50}, {1, 3, 7}, {2, 3, 1, 1, 1}}) {
+      const Tensor x = tensor_of(dtype, dims, numbers(count_of(dims), 3, 5)), s = tensor_of(dtype, {3}, {1, 2, 0.5}), b = tensor_of(dtype, {3}, {0, -1, 1});
+      const std::vector<double> xs = values_of(x);
+      const int64_t pixels = count_of(dims) / dims[0] / 3;
+      std::vector<double> y(xs.size());
+      for (int64_t plane = 0; plane < dims[0] * 3; ++plane) {
+        double mean = 0, variance = 0;
+        for (int64_t i = 0; i < pixels; ++i) mean += xs[size_t(plane * pixels + i)] / double(pixels);
+        for (int64_t i = 0; i < pixels; ++i) variance += std::pow(xs[size_t(plane * pixels + i)] - mean, 2) / double(pixels);
+        for (int64_t i = 0; i < pixels; ++i)
+          y[size_t(plane * pixels + i)] = (xs[size_t(plane * pixels + i)] - mean) / std::sqrt(variance + double(1e-5f)) * values_of(s)[size_t(plane % 3)] + values_of(b)[size_t(plane % 3)];
+      }
+      EXPECT_TRUE(close(result(Node("InstanceNormalization", 6).in(x).in(s).in(b)), tensor_of(dtype, dims, y), tolerance(dtype) * 5, tolerance(dtype) * 5));
+    }
+}
+
+TEST(LayerNormalizationTest, EachAxisMatchesTheDefinition) {
+  for (const uint32_t dtype : kFloatTypes)
+    for (const int64_t axis : {-1, 1, 0})
+      for (const bool bias : {false, true})
+        for (const bool broadcast : {false, true}) {
+          const std::vector<int64_t> dims{2, 3, 40};
+          const int64_t first = axis < 0 ? 2 : axis;
+          std::vector<int64_t> row(dims.begin() + first, dims.end()), stats{2, 3, 1};
+          for (int64_t d = first; d < 3; ++d) stats[size_t(d)] = 1;
+          if (broadcast) row.assign(1, 40);
+          const int64_t n = count_of(std::vector<int64_t>(dims.begin() + first, dims.end()));
+          const Tensor x = tensor_of(dtype, dims, numbers(240, 3, 5)), s = tensor_of(dtype, row, numbers(count_of(row), 0.5, 2, 2)), b = tensor_of(dtype, row, numbers(count_of(row), -1, 1, 3));
+          const std::vector<double> xs = values_of(x), ss = values_of(s), bs = values_of(b);
+          std::vector<double> y, means, inverses;
+          for (int64_t r = 0; r < 240 / n; ++r) {
+            double mean = 0, variance = 0;
+            for (int64_t i = 0; i < n; ++i) mean += xs[size_t(r * n + i)] / double(n);
+            for (int64_t i = 0; i < n; ++i) variance += std::pow(xs[size_t(r * n + i)] - mean, 2) / double(n);
+            means.push_back(mean), inverses.push_back(1 / std::sqrt(variance + 0.25));
+            for (int64_t i = 0; i < n; ++i) y.push_back((xs[size_t(r * n + i)] - mean) * inverses.back() * ss[size_t(i) % ss.size()] + (bias ? bs[size_t(i) % bs.size()] : 0));
+          }
+          Node node("LayerNormalization", 17);
+          node.in(x).in(s);
+          if (bias) node.in(b);
+          node.attr("axis", axis).attr("epsilon", 0.25f).out(dtype).out(BELAY_DT_FLOAT32).out(BELAY_DT_FLOAT32);
+          const Outcome outcome = node.run();
+          ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
+          EXPECT_TRUE(close(outcome.outputs[0], tensor_of(dtype, dims, y), tolerance(dtype) * 2, tolerance(dtype)));
+          EXPECT_TRUE(close(outcome.outputs[1], tensor_of(BELAY_DT_FLOAT32, stats, means), 1e-6));
+          EXPECT_TRUE(close(outcome.outputs[2], tensor_of(BELAY_DT_FLOAT32, stats, inverses), 1e-5));
+        }
+}
+
+TEST(LayerNormalizationTest, MeanFarFromZeroDoesNotCancel) {
+  // Differences of 1 around a million: squares of the values themselves would lose them.
+  const Tensor x = floats({1, 4}, {1000000, 1000001, 1000002, 1000003}), one = floats({4}, {1, 1, 1, 1});
+  EXPECT_TRUE(close(result(Node("LayerNormalization", 17).in(x).in(one).attr("epsilon", 0.0f)), floats({1, 4}, {-1.3416408f, -0.4472136f, 0.4472136f, 1.3416408f}), 1e-5));
+}
+
+TEST(MeanVarianceNormalizationTest, AnyAxes) {
+  for (const uint32_t dtype : kFloatTypes)
+    for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0, 2, 3}, {1}, {-1}, {0, 1, 2, 3}}) {
+      const std::vector<int64_t> dims{2, 3, 4, 5};
+      const Tensor x = tensor_of(dtype, dims, numbers(120, -2, 5));
+      const std::vector<double> xs = values_of(x);
+      const auto group = [&](int64_t at) {  // elements with one number share their moments
+        const int64_t index[] = {at / 60, at / 20 % 3, at / 5 % 4, at % 5};
+        int64_t out = 0;
+        for (int64_t d = 0; d < 4; ++d) out = out * dims[size_t(d)] + (std::ranges::count(axes, d) || std::ranges::count(axes, d - 4) ? 0 : index[d]);
+        return out;
+      };
+      std::vector<double> y;
+      for (int64_t i = 0; i < 120; ++i) {
+        double sum = 0, squares = 0, count = 0;
+        for (int64_t j = 0; j < 120; ++j)
+          if (group(j) == group(i)) sum += xs[size_t(j)], squares += xs[size_t(j)] * xs[size_t(j)], ++count;
+        const double mean = sum / count;
+        y.push_back((xs[size_t(i)] - mean) / (std::sqrt(squares / count - mean * mean) + 1e-9));
+      }
+      EXPECT_TRUE(close(result(Node("MeanVarianceNormalization", 13).in(x).attr("axes", axes)), tensor_of(dtype, dims, y), tolerance(dtype), 1e-6));
+    }
+}
+
+TEST(LpNormalizationTest, EachPowerAndAxisAndARunOfZeros) {
+  const Tensor x = floats({2, 2}, {3, 0, -4, 0});
+  EXPECT_TRUE(close(result(Node("LpNormalization", 1).in(x).attr("axis", 0)), floats({2, 2}, {0.6f, 0, -0.8f, 0}), 1e-6));
+  EXPECT_TRUE(close(result(Node("LpNormalization", 1).in(x).attr("axis", 0).attr("p", 1)), floats({2, 2}, {3 / 7.0f, 0, -4 / 7.0f, 0}), 1e-6));
+  EXPECT_EQ(result(Node("LpNormalization", 1).in(x)), floats({2, 2}, {1, 0, -1, 0}));
+}
+
+TEST(LrnTest, MatchesTheDefinitionForEvenAndOddSizes) {
+  for (const uint32_t dtype : kFloatTypes)
+    for (const int64_t size : {1, 3, 4, 9})
+      for (const int64_t width : {3, 300}) {
+        const Tensor x = tensor_of(dtype, {2, 5, width}, numbers(10 * width, -3, 3));
+        const std::vector<double> xs = values_of(x);
+        std::vector<double> y;
+        for (int64_t i = 0; i < x.count(); ++i) {
+          const int64_t c = i / width % 5;
+          double sum = 0;
+          for (int64_t k = 0; k < 5; ++k)
+            if (k >= c - (size - 1) / 2 && k <= c + size / 2) sum += std::pow(xs[size_t(i + (k - c) * width)], 2);
+          y.push_back(xs[size_t(i)] / std::pow(2 + double(0.1f) / double(size) * sum, 0.75));
+        }
+        EXPECT_TRUE(close(result(Node("LRN", 13).in(x).attr("size", size).attr("alpha", 0.1f).attr("bias", 2.0f)), tensor_of(dtype, {2, 5, width}, y), tolerance(dtype), 1e-6));
+      }
+}
+
 }  // namespace
 }  // namespace belay::cpu::testing
