@@ -91,6 +91,9 @@ TEST(ConfigTest, SeveralMistakesAreToldAtOnceAndTheSecretIsNot) {
 
 TEST(ConfigTest, BrokenTomlNamesThePlace) {
   EXPECT_THAT(check("[engine\nthreads = 1\n").message(), HasSubstr("config belay.toml:1:8: "));
+  EXPECT_THAT(check("[(x]\n").message(), HasSubstr("config belay.toml:1:2: "));
+  EXPECT_THAT(check("gr\xc3\xb6\xc3\x9f" "e = 1\n").message(), HasSubstr("config belay.toml:1:"));
+  EXPECT_THAT(check("[[@x]]\n").message(), HasSubstr("config belay.toml:1:3: "));
   EXPECT_EQ(check("a = \"\xff\"\n").code(), Code::kInvalidArgument);
   EXPECT_EQ(check(std::string("a = \"x\0y\"\n", 11)).code(), Code::kInvalidArgument);
 }
