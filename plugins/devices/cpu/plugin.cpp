@@ -6,11 +6,10 @@
 
 namespace {
 
-struct Plugin : belay::cpu::PluginState {
+struct Plugin : belay::cpu::DriverState {
+  using DriverState::DriverState;
   static belay::Result<std::unique_ptr<Plugin>> open(const belay_host& host, belay::Value) {
-    auto plugin = std::make_unique<Plugin>();
-    plugin->host = &host;
-    return plugin;
+    return std::make_unique<Plugin>(host);
   }
 };
 

@@ -15,33 +15,22 @@ constexpr uint64_t kIdleTicks = 50;
 
 }  // namespace
 
-// Shared by the device and the task that the host's executor holds.
-struct Device::Tick {
-  std::mutex mutex;  // taken before the device's
-  Device* device;
-};
-
-Device::Device(const belay_host& host, const Options& options, uint64_t index)
+Device::Device(const belay_host& host, Ticks& ticks, const Options& options, uint64_t index)
     : host_(host),
-      executor_(static_cast<const belay_executor_vt*>(host.get_service(&host, to_str(BELAY_HOST_EXECUTOR)))),
       options_(options),
       index_(index),
       name_("cpu:" + std::to_string(index)),
       short_name_("cpu" + std::to_string(index)),
       memory_(name_, options.memory_bytes, options.huge_pages),
-      tick_(std::make_shared<Tick>()),
+      tick_(ticks.attach(*this)),
       lanes_(options.threads),
       sharing_(*this, options.threads),
       workers_(*this, options.threads, options.blocking_threads) {
   AsymmetricFence::prepare();
-  tick_->device = this;
 }
 
 Device::~Device() {
-  {
-    std::lock_guard lock(tick_->mutex);  // a tick that runs has ended then; a later one finds no device
-    tick_->device = nullptr;
-  }
+  tick_.detach();
   workers_.stop();
   for (auto& [id, timeline] : timelines_)
     if (timeline->stream()) timeline->stream()->retire();
@@ -175,29 +164,10 @@ void Device::skip(const Packet& packet) {
 }
 
 // ---- the progress tick --------------------------------------------------------------------------------------------------
-bool Device::arm_tick() {
-  if (!executor_) return false;
-  auto task = std::make_unique<std::shared_ptr<Tick>>(tick_);
-  const auto run = [](void* user) noexcept {
-    const std::unique_ptr<std::shared_ptr<Tick>> mine(static_cast<std::shared_ptr<Tick>*>(user));
-    std::lock_guard lock((*mine)->mutex);
-    if (Device* const device = (*mine)->device) device->tick();
-  };
-  uint64_t id = 0;
-  const belay_status status = executor_->timer(&host_, options_.tick_ns, 0, run, task.get(), &id);
-  if (status != BELAY_OK) {
-    host_.status_release(&host_, status);
-    return false;
-  }
-  (void)task.release();  // the task's
-  return true;
-}
-
 bool Device::start_tick() {
-  if (!executor_) return false;
   std::lock_guard lock(mutex_);
   if (tick_armed_) return true;
-  if (!arm_tick()) return false;
+  if (!tick_.arm(options_.tick_ns)) return false;
   tick_armed_ = true;
   tick_idle_ = 0;
   for (const auto& [id, timeline] : timelines_) timeline->set_tick_off(false);
@@ -239,7 +209,7 @@ void Device::tick() {
     }
     for (const auto& [id, timeline] : timelines_) timeline->set_tick_off(false);
   }
-  if (!arm_tick()) {
+  if (!tick_.arm(options_.tick_ns)) {
     tick_armed_ = false;
     for (const auto& [id, timeline] : timelines_) timeline->set_tick_off(true);
   }

@@ -11,6 +11,7 @@
 #include "scratch.h"
 #include "stream.h"
 #include "thread_state.h"
+#include "ticks.h"
 #include "workers.h"
 
 #include <belay/abi/driver.h>
@@ -31,7 +32,7 @@ extern const belay_stream_vt kStreamTable;
 class Device {
  public:
   // `options`: with all values settled (threads and memory_bytes are not 0).
-  Device(const belay_host& host, const Options& options, uint64_t index);
+  Device(const belay_host& host, Ticks& ticks, const Options& options, uint64_t index);
   // Streams, programs and buffers were destroyed before. Ends the threads.
   ~Device();
   Device(const Device&) = delete;
@@ -94,15 +95,11 @@ class Device {
   // Starts the progress tick, which lets workers run what nobody waits for or flushes. False: the host has no
   // executor for it, so what is queued must be flushed at once.
   bool start_tick();
+  // The tick itself, called by its timer.
+  void tick();
 
  private:
-  struct Tick;  // outlives the device in a task that is still to come
-
-  void tick();
-  bool arm_tick();  // with the lock held
-
   const belay_host& host_;
-  const belay_executor_vt* const executor_;  // null: the host has none
   const Options options_;
   const uint64_t index_;
   const std::string name_, short_name_;
@@ -114,10 +111,10 @@ class Device {
 
   std::mutex mutex_;  // of what follows; taken before a timeline's and the workers' lock
   std::unordered_map<uint64_t, Timeline*> timelines_;
-  std::shared_ptr<Tick> tick_;
   bool tick_armed_ = false;
   uint64_t tick_sum_ = 0, tick_idle_ = 0;
 
+  Tick& tick_;
   Lanes lanes_;
   Sharing sharing_;
   Workers workers_;

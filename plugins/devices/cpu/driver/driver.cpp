@@ -5,8 +5,6 @@
 #include "options.h"
 #include "program.h"
 
-#include "kernels/provider.hpp"
-
 #include <belay/plugin.hpp>
 
 #include <algorithm>
@@ -29,8 +27,8 @@ void fill_info(const T& from, T* to) {
 
 class Driver {
  public:
-  Driver(const belay_host& host, Options options)
-      : host_(host), cpu_(read_cpu_info()), options_(options), open_(options.devices) {
+  Driver(DriverState& plugin, Options options)
+      : host_(*plugin.host), ticks_(plugin.ticks), cpu_(read_cpu_info()), options_(options), open_(options.devices) {
     if (options_.threads == 0) options_.threads = cpu_.cores;
     if (options_.memory_bytes == 0) options_.memory_bytes = cpu_.memory_bytes;
     options_.spin_ns = std::min<uint64_t>(options_.spin_ns, 20'000);
@@ -38,6 +36,7 @@ class Driver {
   }
 
   const belay_host& host() const { return host_; }
+  Ticks& ticks() const { return ticks_; }
   const Options& options() const { return options_; }
   const CpuInfo& cpu() const { return cpu_; }
   bool in_child() const { return fork_guard_.in_child(); }
@@ -77,6 +76,7 @@ class Driver {
 
  private:
   const belay_host& host_;
+  Ticks& ticks_;
   const CpuInfo cpu_;
   Options options_;
   ForkGuard fork_guard_;
@@ -225,7 +225,7 @@ belay_status driver_open_device(belay_obj* object, uint64_t index, belay_created
     BELAY_TRY(driver.check(index));
     BELAY_TRY(driver.claim(index));
     try {
-      out->impl = new OpenDevice{{driver.host(), driver.options(), index}, driver};
+      out->impl = new OpenDevice{{driver.host(), driver.ticks(), driver.options(), index}, driver};
     } catch (...) {
       driver.release(index);
       throw;
@@ -254,9 +254,9 @@ belay_status score(belay_ctx*, belay_score* inout) noexcept {
 }
 
 belay_status create(belay_ctx* ctx, const belay_value* config, belay_created* out) noexcept {
-  const belay_host& host = *state<PluginState>(ctx).host;
-  return guard(host, [&]() -> Status {
-    give(out, std::make_unique<Driver>(host, Options::read(Value(config))), kDriverTable);
+  DriverState& plugin = state<DriverState>(ctx);
+  return guard(*plugin.host, [&]() -> Status {
+    give(out, std::make_unique<Driver>(plugin, Options::read(Value(config))), kDriverTable);
     return {};
   });
 }

@@ -149,6 +149,8 @@ class CpuDevice : public ::testing::Test {
   ~CpuDevice() override {
     device.reset();
     driver.reset();
+    plugin.reset();
+    host.advance(3'600'000'000'000);  // no timer is left to call into what is gone
     EXPECT_EQ(host.live_details(), 0u) << "statuses that nobody gave back";
     EXPECT_EQ(host.live_blocks(), 0u);
     EXPECT_TRUE(host.misbehaviour().empty());
@@ -157,8 +159,8 @@ class CpuDevice : public ::testing::Test {
   DriverObject make_driver() {
     belay_created out{};
     out.hdr.struct_size = sizeof out;
-    PluginState state{&host};
-    const belay_status status = driver_component()->create(reinterpret_cast<belay_ctx*>(&state), &config, &out);
+    if (!plugin) plugin = std::make_unique<DriverState>(host);
+    const belay_status status = driver_component()->create(reinterpret_cast<belay_ctx*>(plugin.get()), &config, &out);
     EXPECT_EQ(host.take(status).message(), "");
     return {BELAY_OBJ_DRIVER, static_cast<const belay_driver_vt*>(out.table), out.impl};
   }
@@ -192,6 +194,7 @@ class CpuDevice : public ::testing::Test {
 
   FakeHost host;
   Config config;
+  std::unique_ptr<DriverState> plugin;
   DriverObject driver;
   DeviceObject device;
   uint64_t last_timeline = 0;
