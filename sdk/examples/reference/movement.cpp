@@ -289,8 +289,6 @@ void one_hot(Call& call) {
 void scatter_nd(Call& call) {
   const Tensor &indices = call.in[1], &updates = call.in[2];
   for (int64_t i = 0; i < call.out[0].count(); ++i) call.out[0].copy(i, call.in[0], i);
-  if (call.node.string_or("reduction", "none") != "none")
-    throw std::runtime_error("reduction is not served here");
   const size_t last = indices.dims.size() - 1;
   int64_t i = 0;
   for (Walk walk(updates.dims); !walk.done(); walk.next(), ++i) {
@@ -307,8 +305,6 @@ void scatter_nd(Call& call) {
 
 void scatter_elements(Call& call) {
   const size_t axis = axis_of(call.node.int_or("axis", 0), call.in[0].dims.size());
-  if (call.node.string_or("reduction", "none") != "none")
-    throw std::runtime_error("reduction is not served here");
   for (int64_t i = 0; i < call.out[0].count(); ++i) call.out[0].copy(i, call.in[0], i);
   int64_t i = 0;
   for (Walk walk(call.in[1].dims); !walk.done(); walk.next(), ++i) {

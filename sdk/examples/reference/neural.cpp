@@ -65,7 +65,6 @@ void gemm(Call& call) {
 }
 
 void batch_normalization(Call& call) {
-  if (call.node.int_or("training_mode", 0)) throw std::runtime_error("training_mode is not served here");
   const double epsilon = call.node.float_or("epsilon", 1e-5f);
   const Dims& dims = call.in[0].dims;
   const int64_t channels = dims.size() > 1 ? dims[1] : 1,

@@ -59,12 +59,40 @@ uint32_t serves(belay_obj*, const belay_device_info* device) noexcept {
   return belay::to_view(device->driver) == "reference" ? 1000 : 0;
 }
 
+// Attributes that an operator is not served with: an int other than 0, a string of this value, or any other
+// kind.
+struct Refused {
+  std::string_view op, attribute, value;
+};
+constexpr Refused kRefused[] = {
+    {"BatchNormalization", "training_mode", ""},
+    {"LSTM", "clip", ""},
+    {"LSTM", "layout", ""},
+    {"GRU", "clip", ""},
+    {"GRU", "layout", ""},
+    {"ScatterND", "reduction", "add"},
+    {"ScatterND", "reduction", "mul"},
+    {"ScatterND", "reduction", "max"},
+    {"ScatterND", "reduction", "min"},
+    {"ScatterElements", "reduction", "add"},
+    {"ScatterElements", "reduction", "mul"},
+    {"ScatterElements", "reduction", "max"},
+    {"ScatterElements", "reduction", "min"},
+};
+
 // Why a node cannot be run here; empty when it can.
 std::string refusal(const View& view, const NodeView& node) {
   if (!node.domain().empty())
     return "domain '" + std::string(node.domain()) + "' is not served by the reference device";
   if (!operators().contains(node.op()))
     return "operator " + std::string(node.op()) + " is not served by the reference device";
+  if (node.op() == "Dropout" && node.input(2) != BELAY_NONE)
+    return "training of Dropout is not served by the reference device";
+  for (const auto& [op, attribute, value] : kRefused)
+    if (node.op() == op && node.has(attribute) && (value.empty() || node.string_or(attribute, "") == value) &&
+        (!value.empty() || node.int_or(attribute, 1)))
+      return "operator " + std::string(op) + " with " + std::string(attribute) +
+             (value.empty() ? "" : " " + std::string(value)) + " is not served by the reference device";
   for (const auto values : {node.inputs(), node.outputs()})
     for (const uint32_t value : values) {
       if (value == BELAY_NONE) continue;

@@ -18,18 +18,15 @@ double activate(const std::string& name, double x) {
 // Shared by both: sizes, directions, order of steps.
 struct Layout {
   int64_t steps, batch, input, hidden, directions;
-  bool reverse, batch_first;
+  bool reverse;
   explicit Layout(const Call& call, int64_t gates) {
-    batch_first = call.node.int_or("layout", 0);
     const Dims& x = call.in[0].dims;
-    steps = x[batch_first ? 1 : 0];
-    batch = x[batch_first ? 0 : 1];
+    steps = x[0];
+    batch = x[1];
     input = x[2];
     directions = call.in[1].dims[0];
     hidden = call.in[1].dims[1] / gates;
     reverse = call.node.string_or("direction", "forward") == "reverse";
-    if (call.node.find("clip")) throw std::runtime_error("clip is not served here");
-    if (batch_first) throw std::runtime_error("layout 1 is not served here");
   }
   int64_t length(const Call& call, int64_t b) const { return call.has(4) ? call.in[4].integer(b) : steps; }
   int64_t time(int64_t direction, int64_t step, int64_t length) const {

@@ -60,8 +60,8 @@ void conv_transpose(Call& call) {
   const std::string pad = call.node.string_or("auto_pad", "NOTSET");
   if (pad == "SAME_UPPER" || pad == "SAME_LOWER" || call.node.find("output_shape"))
     for (size_t d = 0; d < spatial; ++d) {
-      const int64_t total =
-          strides[d] * (in[d + 2] - 1) + extra[d] + (taps[d] - 1) * dilations[d] + 1 - out[d + 2];
+      const int64_t whole = strides[d] * (in[d + 2] - 1) + extra[d] + (taps[d] - 1) * dilations[d] + 1;
+      const int64_t total = std::max<int64_t>(0, whole - out[d + 2]);  // a larger output ends in zeros
       before[d] = pad == "SAME_UPPER" ? total / 2 : total - total / 2;
     }
   if (pad == "VALID") before.assign(spatial, 0);
@@ -248,10 +248,10 @@ void resize(Call& call) {
   for (size_t d = 0; d < rank; ++d)
     for (int64_t o = 0; o < call.out[0].dims[d]; ++o) {
       const double size = double(in.dims[d]);
-      const double x = scales[d] == 1 && mode != "tf_crop_and_resize"
-                           ? double(o)
-                           : source_position(mode, double(o), scales[d], size, double(call.out[0].dims[d]),
-                                             roi[d], roi[rank + d]);
+      const double x =
+          scales[d] == 1 && mode != "tf_crop_and_resize"
+              ? double(o)
+              : source_position(mode, double(o), scales[d], size, size * scales[d], roi[d], roi[rank + d]);
       outside[d].push_back(mode == "tf_crop_and_resize" && (x < 0 || x > size - 1));
       taps[d].push_back(taps_of(call.node, x, in.dims[d]));
     }
