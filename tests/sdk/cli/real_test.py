@@ -1,12 +1,13 @@
 """The program `belay` with its plugins on real models.
 
-  real_test.py PROGRAM SUITE FOLDER...
+  real_test.py PROGRAM SUITE FOLDER [OPTION...]
   digits FOLDER       sdk/examples/digits: the model reads the held-out images as it was trained to
   good FOLDER         what tests/models/make_models.py wrote: equal to the expected outputs
   bad FOLDER          what tests/models/make_bad_models.py wrote: the expected words and exit code 3, never a signal
   shared FOLDER       a folder of models, each with model.onnx and test_data_set_0
   light FOLDER        light_NAME.onnx with light_NAME_output_0.pb, the input is arange(n) / n
   conformance FOLDER  the ONNX backend cases of Debian's libonnx-testdata
+OPTION...: for each call of the program: --config FILE and the like.
 Ends with 77, saying so, where the folder is not there: ctest counts that as skipped.
 """
 import array
@@ -31,13 +32,14 @@ LEAST_PASSED = 700
 
 
 class Belay:
-    def __init__(self, program):
+    def __init__(self, program, options):
         self.program = program
+        self.options = options
 
     def run(self, *arguments, timeout=120):
         """(exit code, stdout, stderr); code None: it hung."""
         try:
-            done = subprocess.run([self.program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            done = subprocess.run([self.program, *map(str, arguments), *self.options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, text=True, errors="replace", timeout=timeout)
         except subprocess.TimeoutExpired:
             return None, "", f"not done after {timeout} s"
@@ -166,7 +168,7 @@ def main():
         print(f"skipped: there is no {folder}")
         return SKIPPED
     return {"good": good, "bad": bad, "shared": shared, "light": light, "conformance": conformance, "digits": digits}[suite](
-        Belay(os.path.abspath(program)), folder.resolve())
+        Belay(os.path.abspath(program), sys.argv[4:]), folder.resolve())
 
 
 if __name__ == "__main__":
