@@ -2,6 +2,8 @@
 #include "text.hpp"
 #include "verbs.hpp"
 
+#include <belay/abi/kernel_provider.h>
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -94,8 +96,11 @@ std::string kernels_text(const ordered_json& kernels, bool all) {
   std::map<std::string, std::pair<uint64_t, const ordered_json*>> groups;
   for (const ordered_json& kernel : kernels) {
     const bool fallback = kernel.value("fallback", false);
-    const std::string by = text_of(kernel, "provider") + ": " + text_of(kernel, "implementation") +
-                           (fallback ? "  NOT ON THE DEVICE" : "");
+    std::string provider = text_of(kernel, "provider");
+    if (provider.starts_with(BELAY_KERNEL_PROVIDER_KIND ":"))
+      provider = provider.substr(sizeof BELAY_KERNEL_PROVIDER_KIND);
+    const std::string by =
+        provider + ": " + text_of(kernel, "implementation") + (fallback ? "  NOT ON THE DEVICE" : "");
     const std::string reason = text_of(kernel, "reason");
     if (all) {
       table.row({text_of(kernel, "op"), text_of(kernel, "nodes"), by, reason});
