@@ -88,6 +88,8 @@ Result<std::unique_ptr<ModelFile>> ModelFile::open_beneath(const std::string& fo
   if (name.front() == '/' || name.front() == '\\') return refused("has an absolute path");
   if (name.size() > 1 && name[1] == ':') return refused("has a drive letter");
 
+  if (("/" + std::string(name) + "/").find("/../") != std::string::npos) return refused("has '..' in its path");
+
   int at = ::open(folder.empty() ? "." : folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (at < 0) return failed_to_open(folder, errno);
   const std::string full = folder + "/" + std::string(name);
@@ -95,10 +97,6 @@ Result<std::unique_ptr<ModelFile>> ModelFile::open_beneath(const std::string& fo
     const size_t slash = rest.find('/');
     const std::string part(rest.substr(0, slash));
     const bool last = slash == std::string_view::npos;
-    if (part == "..") {
-      close(at);
-      return refused("has '..' in its path");
-    }
     if (part.empty() || part == ".") {
       if (last) {
         close(at);

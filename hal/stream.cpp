@@ -46,10 +46,13 @@ belay_status Stream::make_room(bool help) {
   const belay_host& host = hal->host().table();
   if (help) {
     const belay_status status = vt().synchronize(this, wanted, BELAY_FOREVER);
-    // A failure that the timeline carries has made room too; whoever waits for it gets it.
-    if (BELAY_STATUS_CODE(status) == BELAY_FAILED_PRECONDITION &&
-        vt().query(this, wanted) == BELAY_UNAVAILABLE)
-      return status;
+    if (BELAY_STATUS_CODE(status) == BELAY_FAILED_PRECONDITION) {
+      // Either the caller cannot wait here, or this is the failure that the timeline carries: that has made
+      // room.
+      const belay_status now = vt().query(this, wanted);
+      host.status_release(&host, now);
+      if (BELAY_STATUS_CODE(now) == BELAY_UNAVAILABLE) return status;
+    }
     host.status_release(&host, status);
     return BELAY_OK;
   }
