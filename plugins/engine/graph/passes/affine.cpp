@@ -60,55 +60,58 @@ std::optional<Affine> affine_of(const ir::Model& model, const ir::Node& node, ir
   return out;
 }
 
-// The weights scaled by the output channel of each element; null where a number stops being finite.
-template <class T>
-ir::ConstantPtr scaled(const ir::Constant& weights, const std::vector<double>& scale, const std::function<size_t(uint64_t)>& channel_of) {
-  auto out = ir::make_constant(weights.dtype, weights.dims);
-  if (!out) return nullptr;
-  const uint64_t count = weights.count();
-  for (uint64_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, weights.data + i * sizeof(T), sizeof(T));
-    const T result = T(double(value) * scale[channel_of(i)]);
-    if (std::isfinite(value) && !std::isfinite(result)) return nullptr;
-    std::memcpy(const_cast<std::byte*>(out->data) + i * sizeof(T), &result, sizeof(T));
-  }
-  return out;
-}
-
-// Where the weights of a node keep their output channels.
+// Where weights keep their output channels: [outer][channels / groups][inner], and `outer` is cut into groups.
 struct Layout {
-  uint64_t channels = 0;
+  uint64_t outer = 1, per_group = 0, inner = 1, groups = 1;
   int64_t rank = 0;  // of the result
-  std::function<size_t(uint64_t)> channel_of;
+  uint64_t channels() const { return per_group * groups; }
 };
 
 std::optional<Layout> layout_of(const ir::Node& node, const ir::Constant& weights) {
   Layout out;
   const ir::Dims& dims = weights.dims;
   out.rank = int64_t(dims.size());
+  if (!weights.count()) return std::nullopt;
   if (node.is("Conv") && dims.size() >= 3) {
-    out.channels = uint64_t(dims[0]);
-    const uint64_t each = out.channels ? weights.count() / out.channels : 0;
-    if (!each) return std::nullopt;
-    out.channel_of = [each](uint64_t i) { return size_t(i / each); };
+    out.per_group = uint64_t(dims[0]);
+    out.inner = weights.count() / out.per_group;
   } else if (node.is("ConvTranspose") && dims.size() >= 3) {
-    const uint64_t group = uint64_t(node.int_or("group", 1)), in = uint64_t(dims[0]), per = uint64_t(dims[1]);
-    if (!group || !in || !per || in % group) return std::nullopt;
-    const uint64_t area = weights.count() / (in * per);
-    if (!area) return std::nullopt;
-    out.channels = per * group;
-    out.channel_of = [=](uint64_t i) { return size_t(i / (area * per) / (in / group) * per + i / area % per); };
+    out.outer = uint64_t(dims[0]);
+    out.per_group = uint64_t(dims[1]);
+    out.inner = weights.count() / (out.outer * out.per_group);
+    out.groups = uint64_t(node.int_or("group", 1));
+    if (!out.groups || out.outer % out.groups) return std::nullopt;
   } else if (node.is("Gemm") && dims.size() == 2) {
     const bool transposed = node.int_or("transB", 0) != 0;
-    const uint64_t columns = uint64_t(dims[1]);
-    out.channels = uint64_t(dims[transposed ? 0 : 1]);
-    if (!columns) return std::nullopt;
-    out.channel_of = [=](uint64_t i) { return size_t(transposed ? i / columns : i % columns); };
+    out.outer = transposed ? 1 : uint64_t(dims[0]);
+    out.per_group = uint64_t(dims[transposed ? 0 : 1]);
+    out.inner = transposed ? uint64_t(dims[1]) : 1;
   } else {
     return std::nullopt;
   }
-  return out.channels ? std::optional<Layout>(out) : std::nullopt;
+  return out;
+}
+
+// The weights scaled by the output channel of each element; null where a number stops being finite.
+template <class T>
+ir::ConstantPtr scaled(const ir::Constant& weights, const std::vector<double>& scale, const Layout& layout) {
+  auto out = ir::make_constant(weights.dtype, weights.dims);
+  if (!out) return nullptr;
+  const std::byte* from = weights.data;  // may be unaligned: it lies in the file
+  auto* to = const_cast<std::byte*>(out->data);
+  bool finite = true;
+  for (uint64_t o = 0; o < layout.outer; ++o)
+    for (uint64_t c = 0; c < layout.per_group; ++c) {
+      const double by = scale[o / (layout.outer / layout.groups) * layout.per_group + c];
+      for (uint64_t i = 0; i < layout.inner; ++i, from += sizeof(T), to += sizeof(T)) {
+        T value;
+        std::memcpy(&value, from, sizeof(T));
+        const T result = T(double(value) * by);
+        finite &= std::isfinite(result) || !std::isfinite(value);
+        std::memcpy(to, &result, sizeof(T));
+      }
+    }
+  return finite ? out : nullptr;
 }
 
 // Folds the reader of `node`'s output into it. True when it did.
@@ -123,25 +126,25 @@ bool fold_reader(ir::Model& model, const ir::Uses& uses, ir::Node& node) {
   const auto layout = layout_of(node, *weights);
   if (!layout) return false;
   const bool gemm = node.is("Gemm");
-  std::vector<double> bias(layout->channels, 0);
+  std::vector<double> bias(layout->channels(), 0);
   if (node.input(2) != BELAY_NONE) {
     const ir::ConstantPtr& constant = model.constant_of(node.inputs[2]);
     if (!constant || constant->dtype != weights->dtype) return false;
-    const auto values = by_channel(*constant, gemm ? 2 : 1, layout->channels);
+    const auto values = by_channel(*constant, gemm ? 2 : 1, layout->channels());
     if (gemm && !values) return false;  // another bias for each row
-    if (!gemm && constant->count() != layout->channels) return false;
-    bias = gemm ? *values : *ir::as_doubles(*constant, layout->channels);
+    if (!gemm && constant->count() != layout->channels()) return false;
+    bias = gemm ? *values : *ir::as_doubles(*constant, layout->channels());
     const double beta = gemm ? double(node.float_or("beta", 1)) : 1;
     for (double& value : bias) value *= beta;
   }
   ir::Node& reader = model.nodes[use.node];
-  const auto affine = affine_of(model, reader, made, weights->dtype, layout->rank, layout->channels);
+  const auto affine = affine_of(model, reader, made, weights->dtype, layout->rank, layout->channels());
   if (!affine || reader.output(0) == BELAY_NONE) return false;
   const bool scales = std::any_of(affine->scale.begin(), affine->scale.end(), [](double s) { return s != 1; });
   ir::ConstantPtr fresh = weights;
   if (scales)
-    fresh = weights->dtype == BELAY_DT_FLOAT32 ? scaled<float>(*weights, affine->scale, layout->channel_of)
-                                               : scaled<double>(*weights, affine->scale, layout->channel_of);
+    fresh = weights->dtype == BELAY_DT_FLOAT32 ? scaled<float>(*weights, affine->scale, *layout)
+                                               : scaled<double>(*weights, affine->scale, *layout);
   if (!fresh) return false;
   for (size_t c = 0; c < bias.size(); ++c) {
     bias[c] = bias[c] * affine->scale[c] + affine->shift[c];

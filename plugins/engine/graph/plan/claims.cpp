@@ -49,6 +49,7 @@ void on_refuse(void* user, uint32_t node, belay_str reason) noexcept {
   auto& all = *static_cast<Collected*>(user);
   if (node >= all.nodes) return;
   std::string& text = all.refusals[node];
+  if (reason.len && reason.ptr[reason.len - 1] == '.') --reason.len;  // the sentence around it has its own
   if (!text.empty()) text += "; ";
   const std::string_view name = std::string_view(all.provider->key);
   text += std::string(name.substr(name.rfind(':') + 1)) + ": " + to_string(reason);

@@ -229,7 +229,64 @@ class Sorter {
   std::set<ir::ValueId> reads_;
 };
 
+// Shape arithmetic, and what only gives bytes another shape: it is gone when shapes are known, and needs no kernel.
+bool may_fold(const ir::Env& env, const ir::Node& node) {
+  static const std::set<std::string_view> reshaping = {"Shape", "Size", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"};
+  if (node.domain.empty() && reshaping.contains(node.op)) return true;
+  const ir::Type& type = env.type(node.output(0));
+  const bool whole = type.dtype == BELAY_DT_INT64 || type.dtype == BELAY_DT_INT32 || type.dtype == BELAY_DT_BOOL;
+  return whole && (!type.ranked || type.dims.size() <= 1);
+}
+
+// Nodes of the main graph and of all graphs below it that kernels run.
+void collect_nodes(const ir::Model& model, ir::GraphId graph, std::vector<const ir::Node*>& out) {
+  for (const ir::NodeId id : model.graphs[graph].nodes) {
+    const ir::Node& node = model.nodes[id];
+    for (const ir::GraphId sub : ir::subgraphs_of(node)) collect_nodes(model, sub, out);
+    if (!is_engine_op(node) && !node.is("Identity")) out.push_back(&node);
+  }
+}
+
 }  // namespace
+
+Status Planner::check() const {
+  ir::Env env(model_);
+  for (ir::ValueId i = 0; i < model_.values.size(); ++i)
+    if (!env.constants[i]) env.types[i] = model_.values[i].type;
+  std::vector<const ir::Node*> nodes;
+  collect_nodes(model_, 0, nodes);
+  std::map<const ir::Node*, std::string> reasons;
+  // Graph by graph: an image is one graph, and values of others are its inputs.
+  for (ir::GraphId graph = 0; graph < model_.graphs.size(); ++graph) {
+    std::vector<const ir::Node*> own;
+    for (const ir::Node* node : nodes)
+      if (node->graph == graph) own.push_back(node);
+    for (const auto* providers : {&target_.providers, &target_.host_providers}) {
+      const bool host = providers == &target_.host_providers;
+      if (own.empty() || (host && !target_.options.fallback)) break;
+      std::set<ir::ValueId> needed;
+      for (const ir::Node* node : own)
+        for (const ir::ValueId value : node->outputs)
+          if (value != BELAY_NONE) needed.insert(value);
+      BELAY_ASSIGN(const Image image, make_image(env, own, needed, pool_));
+      BELAY_ASSIGN(const Choice choice, choose_claims(target_.hal, image, needed, *providers, host ? target_.host_info : target_.info));
+      own.clear();
+      for (const auto& [node, reason] : choice.refused) {
+        own.push_back(image.nodes[node]);
+        reasons[own.back()] = reason;
+      }
+    }
+    for (const ir::Node* node : own) {
+      bool known = !may_fold(env, *node);
+      for (const ir::ValueId value : node->inputs)
+        if (value != BELAY_NONE) known &= env.types[value].dtype != BELAY_DT_UNDEFINED && env.types[value].ranked;
+      const std::string& why = reasons[node];
+      if (known)
+        return {Code::kUnimplemented, "No kernel runs " + describe_node(env, *node) + (why.empty() ? "." : ": " + why + ".")};
+    }
+  }
+  return {};
+}
 
 Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> outputs) const {
   std::set<ir::NodeId> on_host;

@@ -1,4 +1,5 @@
 // Loop, Scan and SequenceMap: their bodies are graphs of their own, planned and kept like any other.
+#include "ir/infer.hpp"
 #include "schedule/session.hpp"
 
 #include <algorithm>
@@ -14,16 +15,33 @@ Result<bool> truth(Session& session, Value value) {
   return *static_cast<const uint8_t*>(value.host) != 0;
 }
 
-// Results of iterations, stacked along a new first axis. With none, what is known of the body says the shape.
-Result<Value> stack(Session& session, std::vector<Value>& parts, ir::ValueId body_output, int64_t axis) {
+// What an iteration would have made of `inputs`: the shape of a result that no iteration made.
+ir::Type type_of_none(Session& session, Frame& frame, ir::GraphId body, std::span<const Value> inputs, ir::ValueId output) {
+  const ir::Model& model = session.shared().model;
+  ir::Env env(model);
+  const ir::Graph& graph = model.graphs[body];
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const bool given = i < inputs.size() && inputs[i].kind;
+    env.types[graph.inputs[i]] = given ? inputs[i].type() : model.values[graph.inputs[i]].type;
+  }
+  for (const ir::ValueId capture : session.shared().captures[body])
+    if (const Value& value = frame.get(capture); value.kind) env.types[capture] = value.type();
+  if (!ir::infer_graph(env, body).ok() || !env.type(output).is_tensor()) return model.values[output].type;
+  return env.type(output);
+}
+
+// Results of iterations, stacked along a new axis.
+Result<Value> stack(Session& session, Frame& frame, std::vector<Value>& parts, ir::GraphId body, std::span<const Value> inputs,
+                    ir::ValueId output, int64_t axis) {
   if (!parts.empty()) {
     for (Value& part : parts) BELAY_TRY(session.to_host(part));
     return join(session.pool(), parts, axis, true);
   }
-  const ir::Type& type = session.shared().model.values[body_output].type;
+  const ir::Type type = type_of_none(session, frame, body, inputs, output);
   ir::Dims dims;
   for (const int64_t dim : type.dims) dims.push_back(std::max<int64_t>(dim, 0));
-  dims.insert(dims.begin() + std::clamp<int64_t>(axis < 0 ? axis + int64_t(dims.size()) + 1 : axis, 0, int64_t(dims.size())), 0);
+  const int64_t rank = int64_t(dims.size());
+  dims.insert(dims.begin() + std::clamp<int64_t>(axis < 0 ? axis + rank + 1 : axis, 0, rank), 0);
   return make_tensor(session.pool(), type.dtype ? type.dtype : uint32_t(BELAY_DT_FLOAT32), std::move(dims));
 }
 
@@ -61,7 +79,7 @@ Status run_loop(const ir::Node& node, Session& session, Frame& frame, std::vecto
     if (i < state_count) {
       outputs[i] = inputs[i + 2];
     } else if (i - state_count < scans.size() && node.outputs[i] != BELAY_NONE) {
-      BELAY_ASSIGN(outputs[i], stack(session, scans[i - state_count], graph.outputs[i + 1], 0));
+      BELAY_ASSIGN(outputs[i], stack(session, frame, scans[i - state_count], body, inputs, graph.outputs[i + 1], 0));
     }
   }
   return {};
@@ -105,10 +123,11 @@ Status scan_once(const ir::Node& node, Session& session, Frame& frame, std::vect
       parts[i].insert(back ? parts[i].begin() : parts[i].end(), std::move(made[states.size() + i]));
     }
   }
+  const std::vector<Value> last = states;
   outputs = std::move(states);
   for (size_t i = 0; i < out_scans; ++i) {
     const int64_t axis = batched ? 0 : entry(node, "scan_output_axes", i, 0);
-    BELAY_ASSIGN(Value out, stack(session, parts[i], graph.outputs[outputs.size()], axis));
+    BELAY_ASSIGN(Value out, stack(session, frame, parts[i], body, last, graph.outputs[outputs.size()], axis));
     outputs.push_back(std::move(out));
   }
   return {};

@@ -69,7 +69,9 @@ Status Executable::plan_ahead() {
       values[i].dtype = value.type.dtype;
       values[i].dims = value.type.dims;
     } else {
-      return {};
+      const Status status = planner_.check();
+      pool_.trim();
+      return status;
     }
     begin.emplace_back(inputs_[i].value, &values[i]);
   }

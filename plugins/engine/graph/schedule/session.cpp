@@ -214,6 +214,11 @@ Status Frame::fill_bindings() {
     } else {
       Value& value = slot(from.value);
       BELAY_TRY(session_.to_device(value));
+      if (!value.host && !value.buffer) {  // no elements and so no memory, but a binding must lead somewhere
+        BELAY_ASSIGN(value.storage, session_.pool().take_device(1));
+        value.host = value.storage->host;
+        if (!value.host) value.buffer = value.storage->buffer.object.get();
+      }
       binding.buffer = value.host ? nullptr : value.buffer;
       binding.host = value.host;
       binding.offset = value.host ? 0 : value.offset;

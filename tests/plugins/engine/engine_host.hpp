@@ -1,0 +1,187 @@
+// engine_host.hpp: a host with a device of its own, for tests of the engine: programs run at once, on the calling thread.
+// The device's memory can be hidden from the host, and a launch can be made to fail.
+#pragma once
+
+#include <belay/abi/hal.h>
+#include <belay/testing/fake_host.hpp>
+#include <planner/planner.hpp>
+
+#include <atomic>
+#include <cstring>
+#include <set>
+
+namespace belay::testing {
+
+class EngineHost : public FakeHost {
+ public:
+  explicit EngineHost(bool visible = true) : visible_(visible) {
+    fill_table();
+    offer(BELAY_HOST_HAL, &table_);
+  }
+
+  belay_obj* device() { return &device_; }
+  uint64_t live_objects() const { return live_; }
+  std::atomic<uint64_t> launches{0}, copies{0}, recoveries{0};
+  std::atomic<bool> fail_next{false};
+  uint64_t memory_bytes = 1 << 30;
+
+ private:
+  struct Block : belay_obj {
+    std::unique_ptr<std::byte, void (*)(void*)> memory{nullptr, std::free};
+    uint64_t bytes = 0;
+    void* host = nullptr;
+  };
+  struct Node {
+    const belay_kernel* kernel;
+    std::vector<belay_arg> args;
+    std::string name;
+  };
+  struct Recorded : belay_obj {
+    std::vector<Node> nodes;
+    uint64_t bindings = 0;
+  };
+  struct Line : belay_obj {
+    belay_status failure = BELAY_OK;
+  };
+
+  static EngineHost& of(const belay_host* host) { return const_cast<EngineHost&>(static_cast<const EngineHost&>(*host)); }
+  static void* address(const belay_binding& binding) {
+    return binding.host ? static_cast<char*>(binding.host) + binding.offset
+                        : reinterpret_cast<char*>(static_cast<Block*>(binding.buffer)->memory.get()) + binding.offset;
+  }
+
+  static belay_status launch(const belay_host* host, belay_obj* program, belay_obj* stream, const belay_binding* bindings,
+                             uint64_t count, belay_event* out) {
+    EngineHost& self = of(host);
+    auto& recorded = *static_cast<Recorded*>(program);
+    auto& line = *static_cast<Line*>(stream);
+    *out = {1, 1};
+    if (count != recorded.bindings) return self.make(Code::kInvalidArgument, "wrong number of bindings");
+    self.launches.fetch_add(1);
+    belay_exec exec{};
+    exec.hdr.struct_size = sizeof exec;
+    exec.user = &self;
+    exec.threads = 1;
+    exec.parallel_for = [](const belay_exec*, uint64_t n, void (*body)(void*, uint64_t), void* arg) BELAY_NOEXCEPT {
+      for (uint64_t i = 0; i < n; ++i) body(arg, i);
+    };
+    exec.scratch = [](const belay_exec*, uint64_t) BELAY_NOEXCEPT -> void* { return nullptr; };
+    exec.fail = [](const belay_exec* at, uint32_t code, belay_str text) BELAY_NOEXCEPT {
+      return static_cast<EngineHost*>(at->user)->make(static_cast<Code>(code), to_view(text));
+    };
+    for (const Node& node : recorded.nodes) {
+      std::vector<uint64_t> words;
+      for (const belay_arg& arg : node.args) {
+        if (arg.binding == BELAY_NO_BINDING) {
+          words.push_back(0);
+          continue;
+        }
+        const belay_binding& binding = bindings[arg.binding];
+        if (arg.value + arg.bytes > binding.bytes) return self.make(Code::kOutOfRange, "argument of " + node.name + " past its binding");
+        words.push_back(reinterpret_cast<uint64_t>(address(binding)) + arg.value);
+      }
+      belay_status status = self.fail_next.exchange(false) ? self.make(Code::kInternal, node.name + " failed on demand")
+                                                           : node.kernel->fn(&exec, node.kernel->state, words.data());
+      if (status != BELAY_OK) {
+        const Status cause = self.take(status);
+        line.failure = self.make(cause.code(), node.name + ": " + cause.message());
+        break;
+      }
+    }
+    // The event carries the line, so that waiting finds its failure.
+    *out = {reinterpret_cast<uint64_t>(&line), 1};
+    return BELAY_OK;
+  }
+
+  void fill_table() {
+    table_.hdr.struct_size = sizeof table_;
+    device_ = {BELAY_OBJ_MAGIC, BELAY_OBJ_DEVICE, 1, nullptr, nullptr, {}};
+    table_.device_count = [](const belay_host*) BELAY_NOEXCEPT -> uint64_t { return 1; };
+    table_.device = [](const belay_host* h, uint64_t, belay_obj** out) BELAY_NOEXCEPT -> belay_status {
+      *out = &of(h).device_;
+      return BELAY_OK;
+    };
+    table_.device_info = [](const belay_host* h, belay_obj*, belay_device_info* info) BELAY_NOEXCEPT -> belay_status {
+      if (of(h).visible_) info->hdr.flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST;
+      info->driver = to_str(of(h).visible_ ? "cpu" : "far");
+      info->threads = 1;
+      info->memory_bytes = of(h).memory_bytes;
+      return BELAY_OK;
+    };
+    table_.buffer_create = [](const belay_host* h, belay_obj*, const belay_alloc_req* req, belay_obj** out) BELAY_NOEXCEPT -> belay_status {
+      auto* block = new Block;
+      block->memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, (req->bytes + 127) / 64 * 64)));
+      std::memset(block->memory.get(), 0xcc, req->bytes);  // nothing may count on zeros
+      block->bytes = req->bytes;
+      *out = block;
+      of(h).live_.fetch_add(1);
+      return BELAY_OK;
+    };
+    table_.buffer_info = [](const belay_host* h, belay_obj* object, belay_hal_buffer_info* info) BELAY_NOEXCEPT -> belay_status {
+      info->bytes = static_cast<Block*>(object)->bytes;
+      info->host = of(h).visible_ ? static_cast<Block*>(object)->memory.get() : nullptr;
+      return BELAY_OK;
+    };
+    table_.buffer_destroy = [](const belay_host* h, belay_obj* object) BELAY_NOEXCEPT {
+      delete static_cast<Block*>(object);
+      of(h).live_.fetch_sub(1);
+    };
+    table_.stream_create = [](const belay_host* h, belay_obj*, const belay_hal_stream_req*, belay_obj** out) BELAY_NOEXCEPT -> belay_status {
+      *out = new Line;
+      of(h).live_.fetch_add(1);
+      return BELAY_OK;
+    };
+    table_.stream_destroy = [](const belay_host* h, belay_obj* object) BELAY_NOEXCEPT {
+      delete static_cast<Line*>(object);
+      of(h).live_.fetch_sub(1);
+    };
+    table_.copy = [](const belay_host* h, belay_obj*, const belay_copy_req* req, belay_event* out) BELAY_NOEXCEPT -> belay_status {
+      void* to = req->dst ? static_cast<Block*>(req->dst)->memory.get() + req->dst_offset : req->host_dst;
+      const void* from = req->src ? static_cast<Block*>(req->src)->memory.get() + req->src_offset : req->host_src;
+      std::memcpy(to, from, req->bytes);
+      of(h).copies.fetch_add(1);
+      *out = {};
+      return BELAY_OK;
+    };
+    table_.synchronize = [](const belay_host* h, belay_event event, uint64_t) BELAY_NOEXCEPT -> belay_status {
+      if (!event.timeline) return BELAY_OK;
+      auto& line = *reinterpret_cast<Line*>(event.timeline);
+      return line.failure == BELAY_OK ? BELAY_OK : of(h).make(Code::kInternal, of(h).text(line.failure));
+    };
+    table_.on_reached = [](const belay_host* h, belay_event event, belay_completion then) BELAY_NOEXCEPT -> belay_status {
+      then.done(then.user, of(h).table_.synchronize(h, event, 0));
+      return BELAY_OK;
+    };
+    table_.recover = [](const belay_host* h, belay_obj* stream) BELAY_NOEXCEPT -> belay_status {
+      auto& line = *static_cast<Line*>(stream);
+      of(h).status_release(h, line.failure);
+      line.failure = BELAY_OK;
+      of(h).recoveries.fetch_add(1);
+      return BELAY_OK;
+    };
+    table_.program_create = [](const belay_host* h, belay_obj*, const belay_program_req* req, belay_obj** out) BELAY_NOEXCEPT -> belay_status {
+      auto* program = new Recorded;
+      program->bindings = req->binding_count;
+      for (uint64_t i = 0; i < req->node_count; ++i)
+        program->nodes.push_back({req->nodes[i]->kernel, {req->nodes[i]->args, req->nodes[i]->args + req->nodes[i]->arg_count}, to_string(req->nodes[i]->name)});
+      *out = program;
+      of(h).live_.fetch_add(1);
+      return BELAY_OK;
+    };
+    table_.program_launch = launch;
+    table_.program_destroy = [](const belay_host* h, belay_obj* object) BELAY_NOEXCEPT {
+      delete static_cast<Recorded*>(object);
+      of(h).live_.fetch_sub(1);
+    };
+    table_.plan = [](const belay_host* h, const belay_plan_req* req, belay_plan_result* result) BELAY_NOEXCEPT -> belay_status {
+      return to_c(*h, reuse::plan(*req, *result));
+    };
+  }
+
+  const bool visible_;
+  belay_hal_vt table_{};
+  belay_obj device_{};
+  std::atomic<uint64_t> live_{0};
+};
+
+}  // namespace belay::testing

@@ -1,0 +1,138 @@
+#include "plan_checker.hpp"
+
+#include <gtest/gtest.h>
+#include <planner/planner.hpp>
+
+#include <chrono>
+#include <random>
+
+namespace belay::testing {
+namespace {
+
+PlanAnswer solve(const PlanProblem& problem) {
+  PlanAnswer out;
+  out.offset.resize(problem.buffers.size());
+  out.peak.resize(problem.arenas);
+  out.lower_bound.resize(problem.arenas);
+  belay_plan_result result{};
+  result.hdr.struct_size = sizeof result;
+  result.offset = out.offset.data();
+  result.peak = out.peak.data();
+  result.lower_bound = out.lower_bound.data();
+  const PlanRequest request(problem);
+  const Status status = reuse::plan(request.req(), result);
+  EXPECT_TRUE(status.ok()) << status.message();
+  out.optimal = result.optimal;
+  EXPECT_EQ(check(problem, out), "");
+  return out;
+}
+
+TEST(ReusePlanTest, BuffersThatNeverMeetShareTheirPlace) {
+  const PlanAnswer answer = solve({.buffers = {{128, 0, 2}, {128, 2, 4}, {64, 4, 5}}});
+  EXPECT_EQ(answer.peak[0], 128u);
+  EXPECT_EQ(answer.lower_bound[0], 128u);
+  EXPECT_EQ(answer.optimal, 1u);
+}
+
+TEST(ReusePlanTest, ABufferLivesInTheGapOfAnother) {
+  const PlanAnswer answer = solve({.buffers = {{.bytes = 128, .begin = 0, .end = 1, .more = {{5, 6}}}, {128, 2, 4}}});
+  EXPECT_EQ(answer.peak[0], 128u);
+}
+
+TEST(ReusePlanTest, ConflictsKeepApartWhatDoesNotMeet) {
+  const PlanAnswer answer = solve({.buffers = {{128, 0, 2}, {128, 2, 4}}, .conflicts = {{0, 1}}});
+  EXPECT_EQ(answer.peak[0], 256u);
+}
+
+TEST(ReusePlanTest, AnInPlacePairSharesItsOffset) {
+  const PlanAnswer answer = solve({.buffers = {{128, 0, 2}, {128, 1, 3}}, .in_place = {{0, 1}}});
+  EXPECT_EQ(answer.peak[0], 128u);
+  EXPECT_EQ(answer.lower_bound[0], 128u);
+}
+
+TEST(ReusePlanTest, APairThatMeetsLongerThanOneStepIsKeptApart) {
+  const PlanAnswer answer = solve({.buffers = {{128, 0, 3}, {128, 1, 4}}, .in_place = {{0, 1}}});
+  EXPECT_EQ(answer.peak[0], 256u);
+}
+
+TEST(ReusePlanTest, FixedBuffersStayAndOthersGoAroundThem) {
+  const PlanAnswer answer = solve({.buffers = {{.bytes = 64, .begin = 0, .end = 4, .fixed = 64}, {64, 0, 4}, {64, 0, 4}}});
+  EXPECT_EQ(answer.offset[0], 64u);
+  EXPECT_EQ(answer.peak[0], 192u);
+}
+
+TEST(ReusePlanTest, ArenasAreIndependent) {
+  const PlanAnswer answer = solve({.buffers = {{.bytes = 64, .begin = 0, .end = 4, .arena = 0}, {.bytes = 192, .begin = 0, .end = 4, .arena = 1}}, .arenas = 2});
+  EXPECT_EQ(answer.peak, (std::vector<uint64_t>{64, 192}));
+}
+
+TEST(ReusePlanTest, EmptyBuffersAndEmptyLivesCostNothing) {
+  const PlanAnswer answer = solve({.buffers = {{0, 0, 4}, {0, 0, 0}, {64, 1, 2}}});
+  EXPECT_EQ(answer.peak[0], 64u);
+}
+
+TEST(ReusePlanTest, WhatCannotHaveAnAddressIsRefusedByName) {
+  const PlanProblem problem{.buffers = {{UINT64_MAX - 100, 0, 1}, {4096, 0, 1}}};
+  uint64_t offsets[2], peak = 0, bound = 0;
+  belay_plan_result result{};
+  result.offset = offsets;
+  result.peak = &peak;
+  result.lower_bound = &bound;
+  const PlanRequest request(problem);
+  const Status status = reuse::plan(request.req(), result);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("Buffer 1"), std::string::npos) << status.message();
+}
+
+TEST(ReusePlanTest, EqualSeedsGiveEqualAnswers) {
+  PlanProblem problem;
+  std::mt19937 random(7);
+  for (int i = 0; i < 60; ++i) {
+    const uint64_t begin = random() % 50;
+    problem.buffers.push_back({(random() % 100 + 1) * 64, begin, begin + 1 + random() % 20});
+  }
+  EXPECT_EQ(solve(problem).offset, solve(problem).offset);
+}
+
+// Random requests with everything in them: the checker finds nothing, and the peak is between the bound and the sum.
+TEST(ReusePlanTest, RandomPlansAreRight) {
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    std::mt19937 random(seed);
+    PlanProblem problem{.arenas = 1 + seed % 3, .budget_ns = seed % 2 ? 100'000u : 0u, .seed = seed};
+    const uint32_t count = random() % 40 + 1;
+    for (uint32_t i = 0; i < count; ++i) {
+      PlanProblem::Buffer b{random() % 5 ? random() % 5000 : 0, random() % 30, 0};
+      b.end = b.begin + random() % 10;
+      b.align = uint64_t{1} << random() % 9;
+      b.arena = random() % problem.arenas;
+      if (random() % 8 == 0) b.more.push_back({b.end + 1 + random() % 5, b.end + 7});
+      problem.buffers.push_back(b);
+    }
+    for (uint32_t i = 0; i < count / 4; ++i) problem.conflicts.push_back({uint32_t(random() % count), uint32_t(random() % count)});
+    for (uint32_t i = 0; i + 1 < count; ++i) {
+      const auto &a = problem.buffers[i], &b = problem.buffers[i + 1];
+      if (a.more.empty() && a.end == b.begin + 1) problem.in_place.push_back({i, i + 1});
+    }
+    const PlanAnswer answer = solve(problem);
+    for (uint64_t a = 0; a < problem.arenas; ++a) {
+      EXPECT_GE(answer.peak[a], answer.lower_bound[a] * (answer.optimal ? 1 : 0)) << seed;
+      uint64_t sum = 0;
+      for (const auto& b : problem.buffers)
+        if (b.arena == a) sum += b.bytes + b.align;
+      EXPECT_LE(answer.peak[a], sum) << seed;
+    }
+  }
+}
+
+// The lives of a deep network: mostly chains, some long skips. Near the bound at once.
+TEST(ReusePlanTest, NetworksAreNearTheBound) {
+  PlanProblem problem{.budget_ns = 1'000'000};
+  std::mt19937 random(3);
+  for (uint64_t step = 0; step < 400; ++step)
+    problem.buffers.push_back({(random() % 64 + 1) * 1024, step, step + 2 + (random() % 6 == 0 ? random() % 12 : 0)});
+  const PlanAnswer answer = solve(problem);
+  EXPECT_LE(double(answer.peak[0]), 1.1 * double(answer.lower_bound[0]));
+}
+
+}  // namespace
+}  // namespace belay::testing
