@@ -37,9 +37,10 @@ Status read_conv(const OpContext& context, const Attributes& attributes, size_t 
 
 namespace {
 
-Status check_bias(const OpContext& context, size_t bias, int64_t outputs) {
+// `loose`: it came from an Add, whose operand may have dims of 1 around the channels.
+Status check_bias(const OpContext& context, size_t bias, int64_t outputs, bool loose) {
   if (!context.has(bias)) return {};
-  if (context.dims(bias) != Dims{outputs})
+  if (loose ? context.count(bias) != outputs : context.dims(bias) != Dims{outputs})
     return context.bad("the bias has the shape " + text_of(context.dims(bias)) + ", want [" + std::to_string(outputs) +
                        "]");
   return {};
@@ -226,7 +227,7 @@ Status prepare_node(OpContext& context) { return prepare_conv(context, context.a
 Status prepare_conv(OpContext& context, const Attributes& attributes, const ConvFusion& fusion) {
   ConvShape shape;
   BELAY_TRY(read_conv(context, attributes, 0, 1, shape));
-  BELAY_TRY(check_bias(context, fusion.bias >= 0 ? size_t(fusion.bias) : 2, shape.outputs));
+  BELAY_TRY(check_bias(context, fusion.bias >= 0 ? size_t(fusion.bias) : 2, shape.outputs, fusion.bias >= 0));
   BELAY_TRY(context.output(0, context.dtype(0), shape.out_dims()));
   if (context.dtype(1) != context.dtype(0))
     return context.bad("the input is of type " + std::string(dtype_name(context.dtype(0))) + ", the weights of " +

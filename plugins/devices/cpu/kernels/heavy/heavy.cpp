@@ -16,6 +16,7 @@ void add_heavy(Registry& registry) {
   add_matmul_integer(registry);
   add_rnn(registry);
   add_resize(registry);
+  add_fused_products(registry);
 }
 
 }  // namespace belay::cpu

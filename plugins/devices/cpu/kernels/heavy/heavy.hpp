@@ -22,5 +22,6 @@ void add_conv_integer(Registry&);
 void add_matmul_integer(Registry&);
 void add_rnn(Registry&);
 void add_resize(Registry&);
+void add_fused_products(Registry&);
 
 }  // namespace belay::cpu

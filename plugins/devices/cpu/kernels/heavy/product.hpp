@@ -33,6 +33,7 @@ struct Product {
   // C: written with `end` (whose pointers are those of row 0, column 0), then seen by finish, if there is one:
   // finish(context, block, step, m0, mc, n0, nc), block[i * step + j] = C[m0 + i, n0 + j]. With c null the block is in
   // scratch memory and finish has to take it from there.
+  // A residual may lie in the memory of C, at the same places: the product is then added to it block by block.
   T* c = nullptr;
   int64_t c_step = 0;
   TileEnd<T> end;
@@ -86,6 +87,7 @@ void run_block(const Product<T>& p, const Blocks& blocks, int64_t task, T* scrat
   T* const c_block = p.c ? p.c + m0 * p.c_step + n0 : b_block + blocks.b_scratch;
   const int64_t c_step = p.c ? p.c_step : blocks.nc;
 
+  const bool onto = p.c && p.end.residual == p.c;
   int64_t k0 = 0;
   do {  // once even where k is 0: C is then what its end makes of zeros
     const int64_t kc = std::min(blocks.kc, p.k - k0);
@@ -114,10 +116,11 @@ void run_block(const Product<T>& p, const Blocks& blocks, int64_t task, T* scrat
         const int64_t height = std::min(kernel.rows, mc - i);
         const T* a = p.a_packed ? p.a_packed + ((m0 + i) / kernel.rows * p.k + k0) * kernel.rows : a_block + i * kc;
         TileEnd<T> end;
-        end.add = k0 > 0;
+        end.add = k0 > 0 || onto;
         if (last) {
           end = p.end;
-          end.add = end.add || k0 > 0;
+          if (onto) end.residual = nullptr;
+          end.add = end.add || k0 > 0 || onto;
           if (end.row_bias) end.row_bias += m0 + i;
           if (end.col_bias) end.col_bias += n0 + j;
           if (end.residual) end.residual += (m0 + i) * end.residual_step + n0 + j;
