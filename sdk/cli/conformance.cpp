@@ -142,7 +142,7 @@ std::string with_words(std::string text, const std::string& last_words) {
 CaseResult result_of(const CaseOutcome& outcome, double timeout) {
   switch (outcome.kind) {
     case CaseOutcome::Kind::kDied:
-      return {"failed", with_words("crashed: the process was " + outcome.how, outcome.last_words)};
+      return {"failed", with_words("crashed: the process " + outcome.how, outcome.last_words)};
     case CaseOutcome::Kind::kTimedOut:
       return {"failed", with_words("hung: not done after " + fixed(timeout, 0) + " s", outcome.last_words)};
     case CaseOutcome::Kind::kAnswered:

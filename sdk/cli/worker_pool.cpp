@@ -146,7 +146,7 @@ class Child {
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;
-    if (WIFSIGNALED(status)) return "killed by " + signal_text(WTERMSIG(status));
+    if (WIFSIGNALED(status)) return "was killed by " + signal_text(WTERMSIG(status));
     return "ended with code " + std::to_string(WEXITSTATUS(status));
   }
 

@@ -12,7 +12,7 @@ namespace belay::cli {
 struct CaseOutcome {
   enum class Kind { kAnswered, kDied, kTimedOut } kind = Kind::kAnswered;
   std::string answer;      // kAnswered: the line that the child wrote
-  std::string how;         // kDied: "killed by SIGSEGV"
+  std::string how;         // kDied: "was killed by SIGSEGV"
   std::string last_words;  // kDied, kTimedOut: the end of the child's stderr, one line
 };
 

@@ -5,7 +5,7 @@
 // A model is a text file, its first word says what happens:
 //   double           input x float32 [N,3]; output y float32, twice x
 //   load CODE        loading fails with this code       run CODE    running does
-//   sleep            running takes a second             crash       running raises SIGSEGV
+//   sleep            running takes ten seconds            crash       running raises SIGSEGV
 // Configurations: "plugin=NAME" as --set is a missing plugin, "bad=1" a value out of range.
 #include <belay/runtime.h>
 #include <belay/graph/dtype.hpp>
@@ -223,7 +223,7 @@ belay_status belay_context_set_output(belay_context*, uint64_t, const belay_tens
 belay_status belay_context_run(belay_context* c) {
   if (c->model->what == "run")
     return make(c->model->code, std::string("Running fails with ") + kNames[c->model->code] + ".");
-  if (c->model->what == "sleep") std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (c->model->what == "sleep") std::this_thread::sleep_for(std::chrono::seconds(10));
   if (c->model->what == "crash") std::raise(SIGSEGV);
   const auto* from = static_cast<const float*>(c->input->tensor->data);
   c->dims[0] = c->input->tensor->dims[0];

@@ -1,8 +1,8 @@
 // Parts of the program `belay` alone: text, suggestions, values made up and typed, what is made of a tensor.
-#include "fill.hpp"
-#include "inputs.hpp"
-#include "show.hpp"
-#include "text.hpp"
+#include "sdk/cli/fill.hpp"
+#include "sdk/cli/inputs.hpp"
+#include "sdk/cli/show.hpp"
+#include "sdk/cli/text.hpp"
 
 #include <gmock/gmock.h>
 
