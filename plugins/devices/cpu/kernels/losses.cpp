@@ -1,4 +1,4 @@
-// Losses over classes, the optimisers of ai.onnx.preview.training, Dropout, Hardmax, MeanVarianceNormalization.
+// Losses over classes, the optimisers of ai.onnx.preview.training, Dropout, MeanVarianceNormalization.
 #include "convert.hpp"
 #include "positions.hpp"
 #include "registry.hpp"
@@ -216,31 +216,7 @@ Status prepare_dropout(OpContext& op) {
   return {};
 }
 
-// ---- Hardmax, MeanVarianceNormalization ------------------------------------------------------------------------------
-
-Status prepare_hardmax(OpContext& op) {
-  const Dims& in = op.dims(0);
-  BELAY_ASSIGN(const size_t axis, op.axis(op.attr().int_or("axis", -1), in.size()));
-  BELAY_TRY(op.output(0, op.dtype(0), in));
-  const int64_t dim = in[axis], inner = product(in, axis + 1, in.size()), lines = product(in, 0, axis) * inner;
-  dispatch<kFloats>(op.dtype(0), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    op.kernel([=](const Run& run) {
-      run.parallel(dim == 0 ? 0 : lines, grain_of(double(dim) * 2), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t base = i / inner * dim * inner + i % inner;
-          const T* x = run.in<T>(0) + base;
-          T* y = run.out<T>(0) + base;
-          int64_t best = 0;
-          for (int64_t d = 1; d < dim; ++d)
-            if (Compute<T>::load(x[d * inner]) > Compute<T>::load(x[best * inner])) best = d;
-          for (int64_t d = 0; d < dim; ++d) y[d * inner] = Compute<T>::store(compute_t<T>(d == best));
-        }
-      });
-    });
-  });
-  return {};
-}
+// ---- MeanVarianceNormalization ---------------------------------------------------------------------------------------
 
 // (x - mean) / (sqrt(variance) + 1e-9) over the axes.
 Status prepare_mean_variance(OpContext& op) {
@@ -300,7 +276,6 @@ void add_losses(Registry& registry) {
   training("Adam", prepare_adam);
   registry.add({.op = "Dropout", .prepare = prepare_dropout, .types = {kFloats, kFloats, kBool}, .max_inputs = 3,
                 .max_outputs = 2, .in_place = InPlace::kFirst, .ns_per_byte = 0.05});
-  registry.add({.op = "Hardmax", .prepare = prepare_hardmax, .types = {kFloats}});
   registry.add({.op = "MeanVarianceNormalization", .prepare = prepare_mean_variance, .types = {kFloats}});
 }
 
