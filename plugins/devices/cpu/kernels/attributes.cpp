@@ -11,13 +11,15 @@ Attributes::Attributes(const graph::View& view, graph::NodeView node) {
     switch (from.kind) {
       case BELAY_ATTR_INT:
       case BELAY_ATTR_INTS: {
-        const auto values = view.section<int64_t>(view.header().ints).subspan(from.values.first, from.values.count);
+        const auto values =
+            view.section<int64_t>(view.header().ints).subspan(from.values.first, from.values.count);
         to.ints.assign(values.begin(), values.end());
         break;
       }
       case BELAY_ATTR_FLOAT:
       case BELAY_ATTR_FLOATS: {
-        const auto values = view.section<float>(view.header().floats).subspan(from.values.first, from.values.count);
+        const auto values =
+            view.section<float>(view.header().floats).subspan(from.values.first, from.values.count);
         to.floats.assign(values.begin(), values.end());
         break;
       }
@@ -35,7 +37,8 @@ Attributes::Attributes(const graph::View& view, graph::NodeView node) {
         }
         break;
       }
-      default: break;
+      default:
+        break;
     }
     all_.push_back(std::move(to));
   }
@@ -56,7 +59,8 @@ float Attributes::float_or(std::string_view name, float otherwise) const {
 }
 std::string_view Attributes::string_or(std::string_view name, std::string_view otherwise) const {
   const Attribute* at = find(name);
-  return at && at->kind == BELAY_ATTR_STRING && !at->strings.empty() ? std::string_view(at->strings[0]) : otherwise;
+  return at && at->kind == BELAY_ATTR_STRING && !at->strings.empty() ? std::string_view(at->strings[0])
+                                                                     : otherwise;
 }
 std::optional<std::vector<int64_t>> Attributes::ints(std::string_view name) const {
   const Attribute* at = find(name);

@@ -7,12 +7,13 @@
 namespace belay::cpu {
 namespace {
 
-// ---- arithmetic ------------------------------------------------------------------------------------------------------
+// ---- arithmetic
+// ------------------------------------------------------------------------------------------------------
 
 template <Binary kOp>
 int64_t simd_loop(const void* a, int64_t sa, const void* b, int64_t sb, void* y, int64_t n) {
-  simd().binary[size_t(kOp)](static_cast<const float*>(a), sa, static_cast<const float*>(b), sb, static_cast<float*>(y),
-                             n);
+  simd().binary[size_t(kOp)](static_cast<const float*>(a), sa, static_cast<const float*>(b), sb,
+                             static_cast<float*>(y), n);
   return n;
 }
 
@@ -135,13 +136,15 @@ Status prepare_prelu(OpContext& op) {
   return prepare_arithmetic<Binary::kPRelu>(op);
 }
 
-// ---- powers ----------------------------------------------------------------------------------------------------------
+// ---- powers
+// ----------------------------------------------------------------------------------------------------------
 
-// base^exponent in the base's type, by squaring; wraps around as multiplication does. A negative exponent gives the
-// integer part of the exact value; of 0 it has none, and gives 0.
+// base^exponent in the base's type, by squaring; wraps around as multiplication does. A negative exponent
+// gives the integer part of the exact value; of 0 it has none, and gives 0.
 template <class T>
 T int_power(T base, uint64_t exponent, bool negative) {
-  if (negative) return base == T(1) ? T(1) : std::is_signed_v<T> && base == T(-1) ? T(exponent & 1 ? -1 : 1) : T(0);
+  if (negative)
+    return base == T(1) ? T(1) : std::is_signed_v<T> && base == T(-1) ? T(exponent & 1 ? -1 : 1) : T(0);
   uint64_t result = 1, factor = uint64_t(base);
   for (uint64_t e = exponent; e != 0; e >>= 1) {
     if (e & 1) result *= factor;
@@ -193,7 +196,8 @@ Status prepare_pow(OpContext& op) {
   return prepare_broadcast(op, form);
 }
 
-// ---- comparisons and logic -------------------------------------------------------------------------------------------
+// ---- comparisons and logic
+// -------------------------------------------------------------------------------------------
 
 template <class Compare, class T>
 int64_t compare_loop(const void* a, int64_t sa, const void* b, int64_t sb, void* y, int64_t n) {
@@ -228,7 +232,8 @@ Status prepare_logic(OpContext& op) {
   return prepare_broadcast(op, {compare_loop<Logic, uint8_t>, BELAY_DT_BOOL});
 }
 
-// ---- bits ------------------------------------------------------------------------------------------------------------
+// ---- bits
+// ------------------------------------------------------------------------------------------------------------
 
 template <class T, bool kLeft>
 int64_t shift_loop(const void* a, int64_t sa, const void* b, int64_t sb, void* y, int64_t n) {
@@ -269,8 +274,13 @@ Status prepare_bits(OpContext& op) {
 
 void add_binary(Registry& registry) {
   const auto add = [&](std::string_view op, PrepareFn prepare, TypeMask types, double cost = 0.05) {
-    registry.add({.op = op, .prepare = prepare, .types = {types}, .min_inputs = 2, .max_inputs = 2,
-                  .in_place = InPlace::kElementwise, .ns_per_byte = cost});
+    registry.add({.op = op,
+                  .prepare = prepare,
+                  .types = {types},
+                  .min_inputs = 2,
+                  .max_inputs = 2,
+                  .in_place = InPlace::kElementwise,
+                  .ns_per_byte = cost});
   };
   add("Add", prepare_arithmetic<Binary::kAdd>, kNumeric);
   add("Sub", prepare_arithmetic<Binary::kSub>, kNumeric);

@@ -1,4 +1,5 @@
-// Reads a broadcast operand block by block: at flat indices of the output, contiguous, 16-bit floats widened to float.
+// Reads a broadcast operand block by block: at flat indices of the output, contiguous, 16-bit floats widened
+// to float.
 #pragma once
 
 #include "convert.hpp"
@@ -26,7 +27,8 @@ class BlockReader {
   bool whole() const { return form_ == Form::kWhole; }
   bool scalar() const { return form_ == Form::kScalar; }
 
-  // Elements [begin, begin + n) of the output's index space, n <= kBlock; in the operand itself where that is possible.
+  // Elements [begin, begin + n) of the output's index space, n <= kBlock; in the operand itself where that is
+  // possible.
   const void* read(const void* from, int64_t begin, int64_t n, BlockBuffer& buffer) const {
     const char* base = static_cast<const char*>(from);
     if (form_ == Form::kWhole) {

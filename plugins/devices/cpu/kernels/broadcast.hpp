@@ -6,8 +6,8 @@
 
 namespace belay::cpu {
 
-// y[i] = a[i * sa] op b[i * sb] for i in [0, n), strides 0 or 1, in the types in which the operands are computed. Gives
-// the first i at which there is no answer (division of integers by zero), or n.
+// y[i] = a[i * sa] op b[i * sb] for i in [0, n), strides 0 or 1, in the types in which the operands are
+// computed. Gives the first i at which there is no answer (division of integers by zero), or n.
 using BinaryLoop = int64_t (*)(const void* a, int64_t sa, const void* b, int64_t sb, void* y, int64_t n);
 
 template <class A, class B, class Y, class F>

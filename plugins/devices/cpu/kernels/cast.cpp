@@ -44,8 +44,10 @@ struct Cast {
           source = wide;
         }
         if (!is_16bit_float(to)) {
-          if (loop) loop(source, y + at * to_bytes, n);
-          else std::memcpy(y + at * to_bytes, source, size_t(n) * 4);
+          if (loop)
+            loop(source, y + at * to_bytes, n);
+          else
+            std::memcpy(y + at * to_bytes, source, size_t(n) * 4);
           return;
         }
         if (loop) {
@@ -62,7 +64,8 @@ Status prepare_cast_to(OpContext& op, uint32_t to) {
   constexpr TypeMask kCastable = kNumeric | kBool;
   if (!(type_bit(to) & kCastable))
     return op.bad("there is no conversion from " + std::string(dtype_name(op.dtype(0))) + " to " +
-                      std::string(dtype_name(to)), Code::kUnimplemented);
+                      std::string(dtype_name(to)),
+                  Code::kUnimplemented);
   BELAY_TRY(op.output(0, to, op.dims(0)));
   Cast kernel{op.dtype(0), to, op.count(0), nullptr};
   dispatch<kCastable>(kernel.from, [&](auto from_tag) {
@@ -88,9 +91,14 @@ Status prepare_cast_like(OpContext& op) {
 }  // namespace
 
 void add_cast(Registry& registry) {
-  registry.add({.op = "Cast", .prepare = prepare_cast, .types = {kNumeric | kBool}, .in_place = InPlace::kFirst});
-  registry.add({.op = "CastLike", .prepare = prepare_cast_like, .types = {kNumeric | kBool}, .min_inputs = 2,
-                .max_inputs = 2, .in_place = InPlace::kFirst});
+  registry.add(
+      {.op = "Cast", .prepare = prepare_cast, .types = {kNumeric | kBool}, .in_place = InPlace::kFirst});
+  registry.add({.op = "CastLike",
+                .prepare = prepare_cast_like,
+                .types = {kNumeric | kBool},
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .in_place = InPlace::kFirst});
 }
 
 }  // namespace belay::cpu

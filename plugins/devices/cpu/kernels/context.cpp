@@ -19,8 +19,8 @@ Status OpContext::bad(std::string_view what, Code code) const {
 
 Result<size_t> OpContext::axis(int64_t axis, size_t rank, std::string_view name) const {
   if (const auto normal = normal_axis(axis, rank)) return *normal;
-  return bad(std::string(name) + " is " + std::to_string(axis) + ", want " + std::to_string(-int64_t(rank)) + " to " +
-             std::to_string(int64_t(rank) - 1));
+  return bad(std::string(name) + " is " + std::to_string(axis) + ", want " + std::to_string(-int64_t(rank)) +
+             " to " + std::to_string(int64_t(rank) - 1));
 }
 
 Result<std::vector<int64_t>> OpContext::ints(size_t i) const {
@@ -63,7 +63,8 @@ Result<std::vector<double>> OpContext::numbers(size_t i) const {
   return out;
 }
 
-std::shared_ptr<const Packed> OpContext::packed(size_t i, std::string_view form, const PackCache::Make& make) {
+std::shared_ptr<const Packed> OpContext::packed(size_t i, std::string_view form,
+                                                const PackCache::Make& make) {
   auto packed = cache_->get(signature_.inputs[i].constant_key, form, make);
   packed_bytes_ += packed->bytes;
   return packed;
@@ -76,7 +77,8 @@ Status OpContext::output(size_t o, uint32_t dtype, const Dims& dims) {
   if (image.dtype != BELAY_DT_UNDEFINED && image.dtype != dtype)
     return bad(label + " is of type " + std::string(dtype_name(dtype)) + ", but the graph says " +
                std::string(dtype_name(image.dtype)));
-  if (dims.size() > kMaxRank) return bad(label + " has rank " + std::to_string(dims.size()) + ", want 32 at most");
+  if (dims.size() > kMaxRank)
+    return bad(label + " has rank " + std::to_string(dims.size()) + ", want 32 at most");
   const auto elements = element_count(dims);
   if (!elements || *elements > uint64_t(INT64_MAX) / 16)
     return bad(label + " would have the shape " + text_of(dims) + ", too large to address");

@@ -1,5 +1,5 @@
-// What an operator's prepare function works with: its operands, attributes and constants going in; output shapes and the
-// kernel coming out.
+// What an operator's prepare function works with: its operands, attributes and constants going in; output
+// shapes and the kernel coming out.
 #pragma once
 
 #include "attributes.hpp"
@@ -86,11 +86,12 @@ class OpContext {
   uint32_t out_dtype(size_t o) const { return wants(o) ? signature_.outputs[o].dtype : BELAY_DT_UNDEFINED; }
   std::optional<Dims> known_out_dims(size_t o) const;
 
-  // Bytes of a constant input, null if it is none. Not valid after prepare: copy or pack what the kernel needs.
+  // Bytes of a constant input, null if it is none. Not valid after prepare: copy or pack what the kernel
+  // needs.
   const void* constant(size_t i) const { return has(i) ? signature_.inputs[i].constant : nullptr; }
   uint64_t constant_key(size_t i) const { return signature_.inputs[i].constant_key; }
-  // The value of an int32 or int64 input. When it is not known yet the prepare function is left with kDeferred, and is
-  // run again in front of each run of the kernel, when it is.
+  // The value of an int32 or int64 input. When it is not known yet the prepare function is left with
+  // kDeferred, and is run again in front of each run of the kernel, when it is.
   Result<std::vector<int64_t>> ints(size_t i) const;
   // The same of any input that holds numbers, as doubles.
   Result<std::vector<double>> numbers(size_t i) const;
@@ -100,7 +101,8 @@ class OpContext {
   // Input i was packed: its argument word may be null.
   void input_unused(size_t i) { unused_inputs_ |= uint64_t{1} << i; }
 
-  // Declares what output `o` is; must be called for every wanted output. Errors: the image says something else.
+  // Declares what output `o` is; must be called for every wanted output. Errors: the image says something
+  // else.
   Status output(size_t o, uint32_t dtype, const Dims& dims);
   // An output whose dims depend on data: the kernel calls Run::resize for each wanted output.
   Status output_dynamic(size_t o, uint32_t dtype);
@@ -129,7 +131,7 @@ class OpContext {
   std::unique_ptr<KernelBox> box_;
   std::string implementation_, reason_;
   std::vector<std::optional<Dims>> declared_;  // by output; nothing inside: dynamic or not declared
-  bool resize_ = false;                        // some output's dims are not in the image: give them at the run
+  bool resize_ = false;  // some output's dims are not in the image: give them at the run
   bool dynamic_ = false;
   uint64_t workspace_bytes_ = 0, packed_bytes_ = 0, unused_inputs_ = 0;
   double cost_ns_ = 0;

@@ -10,14 +10,15 @@
 
 namespace belay::cpu {
 
-// To an integer: towards zero; NaN is 0, what is out of range becomes the nearest bound. Between integers: the low bits.
-// To bool: false for 0 only.
+// To an integer: towards zero; NaN is 0, what is out of range becomes the nearest bound. Between integers:
+// the low bits. To bool: false for 0 only.
 template <class To, class From>
 inline To convert(From x) {
   if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // The bounds as the float type has them: the low one is exact, the high one is exact or one above the range.
+    // The bounds as the float type has them: the low one is exact, the high one is exact or one above the
+    // range.
     constexpr From low = From(std::numeric_limits<To>::min());
     constexpr From high = From(std::numeric_limits<To>::max());
     if (!(x > low)) return x != x ? To(0) : std::numeric_limits<To>::min();
@@ -28,7 +29,8 @@ inline To convert(From x) {
   }
 }
 
-// Reads `n` elements of `dtype` as float (what is not a 16-bit float is copied as it is: call for those only).
+// Reads `n` elements of `dtype` as float (what is not a 16-bit float is copied as it is: call for those
+// only).
 inline void widen(uint32_t dtype, const void* from, float* to, int64_t n) {
   if (dtype == BELAY_DT_FLOAT16)
     simd().half_to_float(static_cast<const Half*>(from), to, n);

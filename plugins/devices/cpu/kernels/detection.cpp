@@ -11,7 +11,8 @@
 namespace belay::cpu {
 namespace {
 
-// ---- NonMaxSuppression -----------------------------------------------------------------------------------------------
+// ---- NonMaxSuppression
+// -----------------------------------------------------------------------------------------------
 
 struct Box {
   float y1, x1, y2, x2;
@@ -27,7 +28,8 @@ struct NonMaxSuppression {
     return {std::min(at[0], at[2]), std::min(at[1], at[3]), std::max(at[0], at[2]), std::max(at[1], at[3])};
   }
   static bool overlaps(const Box& a, const Box& b, float threshold) {
-    const float height = std::min(a.y2, b.y2) - std::max(a.y1, b.y1), width = std::min(a.x2, b.x2) - std::max(a.x1, b.x1);
+    const float height = std::min(a.y2, b.y2) - std::max(a.y1, b.y1),
+                width = std::min(a.x2, b.x2) - std::max(a.x1, b.x1);
     if (height <= 0 || width <= 0) return false;
     const float both = height * width;
     const float either = (a.y2 - a.y1) * (a.x2 - a.x1) + (b.y2 - b.y1) * (b.x2 - b.x1) - both;
@@ -47,7 +49,8 @@ struct NonMaxSuppression {
         kept.clear();
         for (int64_t i = 0; i < boxes; ++i)
           if (!has_score || scores[i] > *run.in<float>(4)) order.push_back(i);
-        std::stable_sort(order.begin(), order.end(), [&](int64_t p, int64_t q) { return scores[p] > scores[q]; });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int64_t p, int64_t q) { return scores[p] > scores[q]; });
         for (const int64_t i : order) {
           if (int64_t(kept.size()) >= most) break;
           const Box candidate = box(run.in<float>(0) + (b * boxes + i) * 4);
@@ -68,19 +71,24 @@ struct NonMaxSuppression {
 
 Status prepare_non_max_suppression(OpContext& op) {
   const Dims &boxes = op.dims(0), &scores = op.dims(1);
-  if (boxes.size() != 3 || scores.size() != 3 || boxes[2] != 4 || boxes[0] != scores[0] || boxes[1] != scores[2])
+  if (boxes.size() != 3 || scores.size() != 3 || boxes[2] != 4 || boxes[0] != scores[0] ||
+      boxes[1] != scores[2])
     return op.bad("boxes have the shape " + text_of(boxes) + " and scores " + text_of(scores) +
                   ", want [batches, boxes, 4] and [batches, classes, boxes]");
   for (size_t i = 2; i < 5; ++i)
-    if (op.has(i) && op.count(i) != 1) return op.bad("input " + std::to_string(i) + " has the shape " + text_of(op.dims(i)) + ", want a scalar");
+    if (op.has(i) && op.count(i) != 1)
+      return op.bad("input " + std::to_string(i) + " has the shape " + text_of(op.dims(i)) +
+                    ", want a scalar");
   const int64_t center = op.attr().int_or("center_point_box", 0);
-  if (center != 0 && center != 1) return op.bad("center_point_box is " + std::to_string(center) + ", want 0 or 1");
+  if (center != 0 && center != 1)
+    return op.bad("center_point_box is " + std::to_string(center) + ", want 0 or 1");
   BELAY_TRY(op.output_dynamic(0, BELAY_DT_INT64));
   op.kernel(NonMaxSuppression{boxes[0], scores[1], boxes[1], center == 1, op.has(2), op.has(3), op.has(4)});
   return {};
 }
 
-// ---- RoiAlign --------------------------------------------------------------------------------------------------------
+// ---- RoiAlign
+// --------------------------------------------------------------------------------------------------------
 
 struct RoiAlign {
   int64_t batches, channels, height, width, rois, out_height, out_width, ratio;
@@ -92,17 +100,21 @@ struct RoiAlign {
   belay_status run(const Run& run) const {
     for (int64_t r = 0; r < rois; ++r)
       if (const int64_t b = batch_of.at(run.in<void>(2), r); b < 0 || b >= batches)
-        return run.fail(Code::kOutOfRange, "RoiAlign: element " + std::to_string(r) + " of batch_indices is " +
-                                               std::to_string(b) + ", want 0 to " + std::to_string(batches - 1) + ".");
-    run.parallel(rois * channels, grain_of(double(out_height * out_width) * 20), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) one<T>(run, i / channels, i % channels);
-    });
+        return run.fail(Code::kOutOfRange, "RoiAlign: element " + std::to_string(r) +
+                                               " of batch_indices is " + std::to_string(b) + ", want 0 to " +
+                                               std::to_string(batches - 1) + ".");
+    run.parallel(rois * channels, grain_of(double(out_height * out_width) * 20),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) one<T>(run, i / channels, i % channels);
+                 });
     return BELAY_OK;
   }
   template <class T>
   void one(const Run& run, int64_t r, int64_t channel) const {
     const T* roi = run.in<T>(1) + r * 4;
-    const auto value = [&](int k) { return double(Compute<T>::load(roi[k])) * scale - (half_pixel ? 0.5 : 0); };
+    const auto value = [&](int k) {
+      return double(Compute<T>::load(roi[k])) * scale - (half_pixel ? 0.5 : 0);
+    };
     const double x1 = value(0), y1 = value(1);
     double w = value(2) - x1, h = value(3) - y1;
     if (!half_pixel) w = std::max(w, 1.0), h = std::max(h, 1.0);
@@ -125,19 +137,23 @@ struct RoiAlign {
             for (const double part : parts) sum += part, best = std::max(best, part);
           }
         const double count = double(std::max<int64_t>(rows * cols, 1));
-        to[py * out_width + px] = Compute<T>::store(compute_t<T>(most ? (rows * cols > 0 ? best : 0) : sum / count));
+        to[py * out_width + px] =
+            Compute<T>::store(compute_t<T>(most ? (rows * cols > 0 ? best : 0) : sum / count));
       }
   }
   // The four neighbours, each times its weight.
   template <class T>
   void sample(const T* plane, double y, double x, double* parts) const {
-    if (!(y >= -1 && y <= double(height) && x >= -1 && x <= double(width)) || height == 0 || width == 0) return;
+    if (!(y >= -1 && y <= double(height) && x >= -1 && x <= double(width)) || height == 0 || width == 0)
+      return;
     y = std::max(y, 0.0), x = std::max(x, 0.0);
     int64_t y0 = int64_t(y), x0 = int64_t(x), y1 = y0 + 1, x1 = x0 + 1;
     if (y0 >= height - 1) y = double(y0 = y1 = height - 1);
     if (x0 >= width - 1) x = double(x0 = x1 = width - 1);
     const double ly = y - double(y0), lx = x - double(x0);
-    const auto at = [&](int64_t row, int64_t col) { return double(Compute<T>::load(plane[row * width + col])); };
+    const auto at = [&](int64_t row, int64_t col) {
+      return double(Compute<T>::load(plane[row * width + col]));
+    };
     parts[0] = (1 - ly) * (1 - lx) * at(y0, x0);
     parts[1] = (1 - ly) * lx * at(y0, x1);
     parts[2] = ly * (1 - lx) * at(y1, x0);
@@ -148,8 +164,8 @@ struct RoiAlign {
 Status prepare_roi_align(OpContext& op) {
   const Dims &in = op.dims(0), &rois = op.dims(1);
   if (in.size() != 4 || rois.size() != 2 || rois[1] != 4 || op.dims(2) != Dims{rois[0]})
-    return op.bad("X, rois and batch_indices have the shapes " + text_of(in) + ", " + text_of(rois) + " and " +
-                  text_of(op.dims(2)) + ", want [N,C,H,W], [R,4] and [R]");
+    return op.bad("X, rois and batch_indices have the shapes " + text_of(in) + ", " + text_of(rois) +
+                  " and " + text_of(op.dims(2)) + ", want [N,C,H,W], [R,4] and [R]");
   if (op.dtype(1) != op.dtype(0)) return op.bad("rois and X are of different types");
   const int64_t height = op.attr().int_or("output_height", 1), width = op.attr().int_or("output_width", 1);
   const int64_t ratio = op.attr().int_or("sampling_ratio", 0);
@@ -158,12 +174,24 @@ Status prepare_roi_align(OpContext& op) {
                   " or sampling_ratio " + std::to_string(ratio) + " is out of range");
   const std::string_view mode = op.attr().string_or("mode", "avg");
   if (mode != "avg" && mode != "max") return op.bad("mode is '" + std::string(mode) + "', want avg or max");
-  const std::string_view transform = op.attr().string_or("coordinate_transformation_mode", op.version() < 16 ? "output_half_pixel" : "half_pixel");
+  const std::string_view transform = op.attr().string_or(
+      "coordinate_transformation_mode", op.version() < 16 ? "output_half_pixel" : "half_pixel");
   if (transform != "half_pixel" && transform != "output_half_pixel")
-    return op.bad("coordinate_transformation_mode is '" + std::string(transform) + "', want half_pixel or output_half_pixel");
+    return op.bad("coordinate_transformation_mode is '" + std::string(transform) +
+                  "', want half_pixel or output_half_pixel");
   BELAY_TRY(op.output(0, op.dtype(0), {rois[0], in[1], height, width}));
-  const RoiAlign kernel{in[0], in[1], in[2], in[3], rois[0], height, width, ratio, op.attr().float_or("spatial_scale", 1.0f),
-                        mode == "max", transform == "half_pixel", {op.dtype(2) == BELAY_DT_INT64}};
+  const RoiAlign kernel{in[0],
+                        in[1],
+                        in[2],
+                        in[3],
+                        rois[0],
+                        height,
+                        width,
+                        ratio,
+                        op.attr().float_or("spatial_scale", 1.0f),
+                        mode == "max",
+                        transform == "half_pixel",
+                        {op.dtype(2) == BELAY_DT_INT64}};
   dispatch<kFloats>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
     op.kernel([kernel](const Run& run) { return kernel.run<T>(run); });
@@ -171,7 +199,8 @@ Status prepare_roi_align(OpContext& op) {
   return {};
 }
 
-// ---- GridSample ------------------------------------------------------------------------------------------------------
+// ---- GridSample
+// ------------------------------------------------------------------------------------------------------
 
 enum class Padding : uint8_t { kZeros, kBorder, kReflection };
 enum class Interpolation : uint8_t { kNearest, kLinear, kCubic };
@@ -204,7 +233,8 @@ struct GridSample {
     x = std::clamp(x, -1e9, 1e9);
     if (padding == Padding::kBorder) return std::clamp(x, 0.0, double(dim - 1));
     if (padding != Padding::kReflection) return x;
-    const double low = corners ? 0 : -0.5, high = corners ? double(dim - 1) : double(dim) - 0.5, span = high - low;
+    const double low = corners ? 0 : -0.5, high = corners ? double(dim - 1) : double(dim) - 0.5,
+                 span = high - low;
     if (span == 0) return low;
     const double m = std::fmod(std::fabs(x - low), 2 * span);
     return std::clamp(low + (m > span ? 2 * span - m : m), 0.0, double(dim - 1));
@@ -226,8 +256,11 @@ struct GridSample {
         // What goes into the result: up to 4 x 4 elements with their weights.
         int64_t rows[4], cols[4], taps = 1;
         double row_weights[4] = {1}, col_weights[4] = {1};
-        if (how != Interpolation::kCubic) x = folded(x, width), y = folded(y, height);
-        else x = std::isfinite(x) ? std::clamp(x, -1e9, 1e9) : -1, y = std::isfinite(y) ? std::clamp(y, -1e9, 1e9) : -1;
+        if (how != Interpolation::kCubic)
+          x = folded(x, width), y = folded(y, height);
+        else
+          x = std::isfinite(x) ? std::clamp(x, -1e9, 1e9) : -1,
+          y = std::isfinite(y) ? std::clamp(y, -1e9, 1e9) : -1;
         if (how == Interpolation::kNearest) {
           cols[0] = int64_t(std::nearbyint(x)), rows[0] = int64_t(std::nearbyint(y));
         } else {
@@ -245,14 +278,16 @@ struct GridSample {
             cubic(y - fy, row_weights);
           }
         }
-        for (int64_t k = 0; k < taps; ++k) cols[k] = inside(cols[k], width), rows[k] = inside(rows[k], height);
+        for (int64_t k = 0; k < taps; ++k)
+          cols[k] = inside(cols[k], width), rows[k] = inside(rows[k], height);
         for (int64_t c = 0; c < channels; ++c) {
           const T* plane = run.in<T>(0) + (image * channels + c) * height * width;
           double sum = 0;
           for (int64_t p = 0; p < taps; ++p)
             for (int64_t q = 0; q < taps; ++q)
               if (rows[p] >= 0 && cols[q] >= 0)
-                sum += row_weights[p] * col_weights[q] * double(Compute<T>::load(plane[rows[p] * width + cols[q]]));
+                sum += row_weights[p] * col_weights[q] *
+                       double(Compute<T>::load(plane[rows[p] * width + cols[q]]));
           run.out<T>(0)[(image * channels + c) * out_count + cell] = Compute<T>::store(compute_t<T>(sum));
         }
       }
@@ -263,17 +298,31 @@ struct GridSample {
 Status prepare_grid_sample(OpContext& op) {
   const Dims &in = op.dims(0), &grid = op.dims(1);
   if (in.size() != 4 || grid.size() != 4 || grid[3] != 2 || grid[0] != in[0])
-    return op.bad("X has the shape " + text_of(in) + " and grid " + text_of(grid) + ", want [N,C,H,W] and [N,h,w,2]");
-  if ((in[2] == 0 || in[3] == 0) && product(grid) != 0) return op.bad("X of shape " + text_of(in) + " has nothing to sample");
-  const std::string_view mode = op.attr().string_or("mode", "bilinear"), padding = op.attr().string_or("padding_mode", "zeros");
-  GridSample kernel{in[1], in[2], in[3], grid[1] * grid[2], Interpolation::kLinear, Padding::kZeros,
+    return op.bad("X has the shape " + text_of(in) + " and grid " + text_of(grid) +
+                  ", want [N,C,H,W] and [N,h,w,2]");
+  if ((in[2] == 0 || in[3] == 0) && product(grid) != 0)
+    return op.bad("X of shape " + text_of(in) + " has nothing to sample");
+  const std::string_view mode = op.attr().string_or("mode", "bilinear"),
+                         padding = op.attr().string_or("padding_mode", "zeros");
+  GridSample kernel{in[1],
+                    in[2],
+                    in[3],
+                    grid[1] * grid[2],
+                    Interpolation::kLinear,
+                    Padding::kZeros,
                     op.attr().int_or("align_corners", 0) != 0};
-  if (mode == "nearest") kernel.how = Interpolation::kNearest;
-  else if (mode == "bicubic" || mode == "cubic") kernel.how = Interpolation::kCubic;
-  else if (mode != "bilinear" && mode != "linear") return op.bad("mode is '" + std::string(mode) + "', want bilinear, nearest or bicubic");
-  if (padding == "border") kernel.padding = Padding::kBorder;
-  else if (padding == "reflection") kernel.padding = Padding::kReflection;
-  else if (padding != "zeros") return op.bad("padding_mode is '" + std::string(padding) + "', want zeros, border or reflection");
+  if (mode == "nearest")
+    kernel.how = Interpolation::kNearest;
+  else if (mode == "bicubic" || mode == "cubic")
+    kernel.how = Interpolation::kCubic;
+  else if (mode != "bilinear" && mode != "linear")
+    return op.bad("mode is '" + std::string(mode) + "', want bilinear, nearest or bicubic");
+  if (padding == "border")
+    kernel.padding = Padding::kBorder;
+  else if (padding == "reflection")
+    kernel.padding = Padding::kReflection;
+  else if (padding != "zeros")
+    return op.bad("padding_mode is '" + std::string(padding) + "', want zeros, border or reflection");
   BELAY_TRY(op.output(0, op.dtype(0), {in[0], in[1], grid[1], grid[2]}));
   dispatch<kFloats>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -285,31 +334,35 @@ Status prepare_grid_sample(OpContext& op) {
   return {};
 }
 
-// ---- MaxUnpool -------------------------------------------------------------------------------------------------------
+// ---- MaxUnpool
+// -------------------------------------------------------------------------------------------------------
 
 // Each value goes to the flat position in the output that its index says; all else is 0.
 Status prepare_max_unpool(OpContext& op) {
   const Dims& in = op.dims(0);
   if (in.size() < 3) return op.bad("X has the shape " + text_of(in) + ", want rank 3 at least");
   if (op.dims(1) != in || op.dtype(1) != BELAY_DT_INT64)
-    return op.bad("indices have the shape " + text_of(op.dims(1)) + ", want X's, " + text_of(in) + ", of int64");
+    return op.bad("indices have the shape " + text_of(op.dims(1)) + ", want X's, " + text_of(in) +
+                  ", of int64");
   const size_t spatial = in.size() - 2;
   const auto kernel = op.attr().ints("kernel_shape").value_or(std::vector<int64_t>{});
   const auto strides = op.attr().ints("strides").value_or(std::vector<int64_t>(spatial, 1));
   const auto pads = op.attr().ints("pads").value_or(std::vector<int64_t>(2 * spatial, 0));
   if (kernel.size() != spatial || strides.size() != spatial || pads.size() != 2 * spatial)
-    return op.bad("kernel_shape " + text_of(kernel) + ", strides " + text_of(strides) + " and pads " + text_of(pads) +
-                  " do not fit an input of shape " + text_of(in));
+    return op.bad("kernel_shape " + text_of(kernel) + ", strides " + text_of(strides) + " and pads " +
+                  text_of(pads) + " do not fit an input of shape " + text_of(in));
   Dims natural = in, out;
   for (size_t d = 0; d < spatial; ++d) {
-    if (strides[d] < 1 || strides[d] > 1 << 20 || kernel[d] < 1 || kernel[d] > 1 << 20) return op.bad("kernel_shape or strides are below 1 or too large");
+    if (strides[d] < 1 || strides[d] > 1 << 20 || kernel[d] < 1 || kernel[d] > 1 << 20)
+      return op.bad("kernel_shape or strides are below 1 or too large");
     natural[d + 2] = (in[d + 2] - 1) * strides[d] + kernel[d] - pads[d] - pads[d + spatial];
     if (natural[d + 2] < 0) return op.bad("pads " + text_of(pads) + " leave nothing of the output");
   }
   out = natural;
   if (op.has(2)) {
     BELAY_ASSIGN(out, op.ints(2));
-    if (out.size() != in.size()) return op.bad("output_shape is " + text_of(out) + ", want rank " + std::to_string(in.size()));
+    if (out.size() != in.size())
+      return op.bad("output_shape is " + text_of(out) + ", want rank " + std::to_string(in.size()));
     for (const int64_t dim : out)
       if (dim < 0) return op.bad("output_shape " + text_of(out) + " has a negative dim");
   }
@@ -333,8 +386,9 @@ Status prepare_max_unpool(OpContext& op) {
         }
         if (!good)
           return run.fail(Code::kOutOfRange, "MaxUnpool: element " + std::to_string(i) + " of indices is " +
-                                                 std::to_string(run.in<int64_t>(1)[i]) + ", out of bounds for an output of shape " +
-                                                 text_of(out) + ".");
+                                                 std::to_string(run.in<int64_t>(1)[i]) +
+                                                 ", out of bounds for an output of shape " + text_of(out) +
+                                                 ".");
         to[at] = run.in<T>(0)[i];
       }
       return belay_status(BELAY_OK);
@@ -346,14 +400,30 @@ Status prepare_max_unpool(OpContext& op) {
 }  // namespace
 
 void add_detection(Registry& registry) {
-  registry.add({.op = "NonMaxSuppression", .prepare = prepare_non_max_suppression, .types = {kF32, kF32, kI64, kF32, kF32},
-                .min_inputs = 2, .max_inputs = 5, .ns_per_byte = 2});
-  registry.add({.op = "RoiAlign", .prepare = prepare_roi_align, .types = {kFloats, kFloats, kIndex}, .min_inputs = 3,
-                .max_inputs = 3, .ns_per_byte = 2});
-  registry.add({.op = "GridSample", .prepare = prepare_grid_sample, .types = {kFloats, kF32 | kF64}, .min_inputs = 2,
-                .max_inputs = 2, .ns_per_byte = 2});
-  registry.add({.op = "MaxUnpool", .prepare = prepare_max_unpool, .types = {kMovable, kI64, kI64}, .min_inputs = 2,
-                .max_inputs = 3, .host_inputs = 4});
+  registry.add({.op = "NonMaxSuppression",
+                .prepare = prepare_non_max_suppression,
+                .types = {kF32, kF32, kI64, kF32, kF32},
+                .min_inputs = 2,
+                .max_inputs = 5,
+                .ns_per_byte = 2});
+  registry.add({.op = "RoiAlign",
+                .prepare = prepare_roi_align,
+                .types = {kFloats, kFloats, kIndex},
+                .min_inputs = 3,
+                .max_inputs = 3,
+                .ns_per_byte = 2});
+  registry.add({.op = "GridSample",
+                .prepare = prepare_grid_sample,
+                .types = {kFloats, kF32 | kF64},
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .ns_per_byte = 2});
+  registry.add({.op = "MaxUnpool",
+                .prepare = prepare_max_unpool,
+                .types = {kMovable, kI64, kI64},
+                .min_inputs = 2,
+                .max_inputs = 3,
+                .host_inputs = 4});
 }
 
 }  // namespace belay::cpu

@@ -23,22 +23,30 @@ Result<Equation> parse(const OpContext& op, std::string text) {
   const size_t arrow = text.find("->");
   std::vector<std::string> terms(1);
   for (const char c : text.substr(0, arrow)) {
-    if (c == ',') terms.emplace_back();
-    else terms.back() += c;
+    if (c == ',')
+      terms.emplace_back();
+    else
+      terms.back() += c;
   }
   if (terms.size() != op.inputs())
-    return wrong("has " + std::to_string(terms.size()) + " terms for " + std::to_string(op.inputs()) + " inputs");
+    return wrong("has " + std::to_string(terms.size()) + " terms for " + std::to_string(op.inputs()) +
+                 " inputs");
   Equation equation;
   size_t widest = 0;  // dims of the widest ellipsis
   std::map<int, int> seen;
-  const auto read = [&](const std::string& term, std::optional<size_t> rank, std::vector<int>& labels) -> Status {
+  const auto read = [&](const std::string& term, std::optional<size_t> rank,
+                        std::vector<int>& labels) -> Status {
     size_t letters = 0, dots = 0;
     for (const char c : term) {
-      if (c == '.') ++dots;
-      else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) ++letters;
-      else return wrong("holds '" + std::string(1, c) + "', want letters, commas, one '...' a term and '->'");
+      if (c == '.')
+        ++dots;
+      else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+        ++letters;
+      else
+        return wrong("holds '" + std::string(1, c) + "', want letters, commas, one '...' a term and '->'");
     }
-    if (dots != 0 && (dots != 3 || term.find("...") == term.npos)) return wrong("has dots that are no ellipsis");
+    if (dots != 0 && (dots != 3 || term.find("...") == term.npos))
+      return wrong("has dots that are no ellipsis");
     if (rank && (letters > *rank || (dots == 0 && letters != *rank)))
       return wrong("names " + std::to_string(letters) + " dims of an input of rank " + std::to_string(*rank));
     const size_t hidden = dots == 0 ? 0 : rank ? *rank - letters : widest;
@@ -53,7 +61,8 @@ Result<Equation> parse(const OpContext& op, std::string text) {
     }
     return {};
   };
-  for (size_t i = 0; i < terms.size(); ++i) BELAY_TRY(read(terms[i], op.rank(i), equation.inputs.emplace_back()));
+  for (size_t i = 0; i < terms.size(); ++i)
+    BELAY_TRY(read(terms[i], op.rank(i), equation.inputs.emplace_back()));
   for (const auto& labels : equation.inputs)
     for (const int label : labels) ++seen[label];
   if (arrow != text.npos) {
@@ -80,42 +89,47 @@ struct EinsumKernel {
   template <class T>
   void run(const Run& run) const {
     using C = compute_t<T>;
-    using Sum = std::conditional_t<std::is_integral_v<C>, uint64_t, std::conditional_t<std::is_same_v<C, float>, double, C>>;
-    run.parallel(out_count, grain_of(2 * double(std::max<int64_t>(inner_count, 1)) * double(operands)), [&](int64_t begin, int64_t end) {
-      int64_t index[kMaxRank * 2];
-      int64_t base[kMaxOperands], at[kMaxOperands];
-      for (int64_t i = begin; i < end; ++i) {
-        for (size_t k = 0; k < operands; ++k) base[k] = 0;
-        int64_t rest = i;
-        for (size_t d = outer_dims.size(); d-- > 0; rest /= outer_dims[d])
-          for (size_t k = 0; k < operands; ++k) base[k] += rest % outer_dims[d] * outer_strides[k][d];
-        Sum total = 0;
-        if (inner_dims.size() <= 1) {
-          const int64_t n = inner_dims.empty() ? 1 : inner_dims[0];
-          for (int64_t j = 0; j < n; ++j) {
-            Sum term = 1;
-            for (size_t k = 0; k < operands; ++k)
-              term *= Sum(Compute<T>::load(run.in<T>(k)[base[k] + (inner_dims.empty() ? 0 : j * inner_strides[k][0])]));
-            total += term;
-          }
-        } else {
-          std::fill_n(index, inner_dims.size(), 0);
-          std::copy_n(base, operands, at);
-          for (int64_t j = 0; j < inner_count; ++j) {
-            Sum term = 1;
-            for (size_t k = 0; k < operands; ++k) term *= Sum(Compute<T>::load(run.in<T>(k)[at[k]]));
-            total += term;
-            for (size_t d = inner_dims.size(); d-- > 0;) {
-              for (size_t k = 0; k < operands; ++k) at[k] += inner_strides[k][d];
-              if (++index[d] < inner_dims[d]) break;
-              for (size_t k = 0; k < operands; ++k) at[k] -= inner_dims[d] * inner_strides[k][d];
-              index[d] = 0;
-            }
-          }
-        }
-        run.out<T>(0)[i] = Compute<T>::store(C(total));
-      }
-    });
+    using Sum = std::conditional_t<std::is_integral_v<C>, uint64_t,
+                                   std::conditional_t<std::is_same_v<C, float>, double, C>>;
+    run.parallel(out_count, grain_of(2 * double(std::max<int64_t>(inner_count, 1)) * double(operands)),
+                 [&](int64_t begin, int64_t end) {
+                   int64_t index[kMaxRank * 2];
+                   int64_t base[kMaxOperands], at[kMaxOperands];
+                   for (int64_t i = begin; i < end; ++i) {
+                     for (size_t k = 0; k < operands; ++k) base[k] = 0;
+                     int64_t rest = i;
+                     for (size_t d = outer_dims.size(); d-- > 0; rest /= outer_dims[d])
+                       for (size_t k = 0; k < operands; ++k)
+                         base[k] += rest % outer_dims[d] * outer_strides[k][d];
+                     Sum total = 0;
+                     if (inner_dims.size() <= 1) {
+                       const int64_t n = inner_dims.empty() ? 1 : inner_dims[0];
+                       for (int64_t j = 0; j < n; ++j) {
+                         Sum term = 1;
+                         for (size_t k = 0; k < operands; ++k)
+                           term *= Sum(Compute<T>::load(
+                               run.in<T>(k)[base[k] + (inner_dims.empty() ? 0 : j * inner_strides[k][0])]));
+                         total += term;
+                       }
+                     } else {
+                       std::fill_n(index, inner_dims.size(), 0);
+                       std::copy_n(base, operands, at);
+                       for (int64_t j = 0; j < inner_count; ++j) {
+                         Sum term = 1;
+                         for (size_t k = 0; k < operands; ++k)
+                           term *= Sum(Compute<T>::load(run.in<T>(k)[at[k]]));
+                         total += term;
+                         for (size_t d = inner_dims.size(); d-- > 0;) {
+                           for (size_t k = 0; k < operands; ++k) at[k] += inner_strides[k][d];
+                           if (++index[d] < inner_dims[d]) break;
+                           for (size_t k = 0; k < operands; ++k) at[k] -= inner_dims[d] * inner_strides[k][d];
+                           index[d] = 0;
+                         }
+                       }
+                     }
+                     run.out<T>(0)[i] = Compute<T>::store(C(total));
+                   }
+                 });
   }
   static constexpr size_t kMaxOperands = 16;
 };
@@ -133,15 +147,16 @@ Status prepare_einsum(OpContext& op) {
       int64_t& size = sizes.try_emplace(equation.inputs[i][d], 1).first->second;
       const int64_t dim = op.dims(i)[d];
       if (size != 1 && dim != 1 && size != dim)
-        return op.bad("dim " + std::to_string(d) + " of input " + std::to_string(i) + " is " + std::to_string(dim) +
-                      ", its letter stands for " + std::to_string(size) + " elsewhere");
+        return op.bad("dim " + std::to_string(d) + " of input " + std::to_string(i) + " is " +
+                      std::to_string(dim) + ", its letter stands for " + std::to_string(size) + " elsewhere");
       if (size == 1) size = dim;
     }
   Dims out;
   std::vector<int> summed;
   for (const int label : equation.output) out.push_back(sizes[label]);
   for (const auto& [label, size] : sizes)
-    if (std::find(equation.output.begin(), equation.output.end(), label) == equation.output.end()) summed.push_back(label);
+    if (std::find(equation.output.begin(), equation.output.end(), label) == equation.output.end())
+      summed.push_back(label);
   if (summed.size() > kMaxRank) return op.bad("it sums over more than 32 letters", Code::kUnimplemented);
   BELAY_TRY(op.output(0, op.dtype(0), out));
 
@@ -172,7 +187,8 @@ Status prepare_einsum(OpContext& op) {
 }  // namespace
 
 void add_einsum(Registry& registry) {
-  registry.add({.op = "Einsum", .prepare = prepare_einsum, .types = {kNumeric}, .max_inputs = 255, .ns_per_byte = 1});
+  registry.add(
+      {.op = "Einsum", .prepare = prepare_einsum, .types = {kNumeric}, .max_inputs = 255, .ns_per_byte = 1});
 }
 
 }  // namespace belay::cpu

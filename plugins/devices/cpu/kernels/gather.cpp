@@ -1,5 +1,5 @@
-// Operators that read or write at positions that other tensors hold. A position out of bounds fails the run with a sentence
-// that says where it stands.
+// Operators that read or write at positions that other tensors hold. A position out of bounds fails the run
+// with a sentence that says where it stands.
 #include "positions.hpp"
 #include "registry.hpp"
 #include "trouble.hpp"
@@ -9,20 +9,22 @@
 namespace belay::cpu {
 namespace {
 
-belay_status out_of_bounds(const Run& run, const std::string& name, int64_t element, int64_t index, size_t axis,
-                           int64_t dim) {
+belay_status out_of_bounds(const Run& run, const std::string& name, int64_t element, int64_t index,
+                           size_t axis, int64_t dim) {
   return run.fail(Code::kOutOfRange, name + ": element " + std::to_string(element) + " of indices is " +
-                                         std::to_string(index) + ", out of bounds for axis " + std::to_string(axis) +
-                                         " with " + std::to_string(dim) + " elements.");
+                                         std::to_string(index) + ", out of bounds for axis " +
+                                         std::to_string(axis) + " with " + std::to_string(dim) +
+                                         " elements.");
 }
 
 Status wrong_index_type(const OpContext& op, size_t input, TypeMask allowed) {
   if (type_bit(op.dtype(input)) & allowed) return {};
-  return op.bad("input " + std::to_string(input) + " is of type " + std::string(dtype_name(op.dtype(input))) + ", want " +
-                type_names(allowed));
+  return op.bad("input " + std::to_string(input) + " is of type " + std::string(dtype_name(op.dtype(input))) +
+                ", want " + type_names(allowed));
 }
 
-// ---- Gather ----------------------------------------------------------------------------------------------------------
+// ---- Gather
+// ----------------------------------------------------------------------------------------------------------
 
 struct Gather {
   std::string name;
@@ -42,7 +44,8 @@ struct Gather {
         std::memcpy(out + i * run_bytes, data + (i / count * dim + at) * run_bytes, size_t(run_bytes));
       }
     });
-    if (trouble) return out_of_bounds(run, name, trouble.first(), positions.at(indices, trouble.first()), axis, dim);
+    if (trouble)
+      return out_of_bounds(run, name, trouble.first(), positions.at(indices, trouble.first()), axis, dim);
     return BELAY_OK;
   }
 };
@@ -55,15 +58,21 @@ Status prepare_gather(OpContext& op) {
   out.insert(out.end(), op.dims(1).begin(), op.dims(1).end());
   out.insert(out.end(), in.begin() + ptrdiff_t(axis) + 1, in.end());
   BELAY_TRY(op.output(0, op.dtype(0), out));
-  op.kernel(Gather{std::string(op.op()), {op.dtype(1) == BELAY_DT_INT64}, axis, product(in, 0, axis), in[axis], op.count(1),
+  op.kernel(Gather{std::string(op.op()),
+                   {op.dtype(1) == BELAY_DT_INT64},
+                   axis,
+                   product(in, 0, axis),
+                   in[axis],
+                   op.count(1),
                    product(in, axis + 1, in.size()) * element_bytes(op.dtype(0))});
   return {};
 }
 
-// ---- GatherElements and ScatterElements ------------------------------------------------------------------------------
+// ---- GatherElements and ScatterElements
+// ------------------------------------------------------------------------------
 
-// Walks the indices; f(flat index of indices, element offset in data) where the coordinate along the axis is what the
-// index says.
+// Walks the indices; f(flat index of indices, element offset in data) where the coordinate along the axis is
+// what the index says.
 struct Elements {
   std::string name;
   Positions positions;
@@ -95,15 +104,22 @@ Result<Elements> elements_of(OpContext& op) {
   BELAY_TRY(wrong_index_type(op, 1, kIndex));
   BELAY_ASSIGN(const size_t axis, op.axis(op.attr().int_or("axis", 0), op.rank(0)));
   if (op.rank(1) != op.rank(0))
-    return op.bad("indices have the shape " + text_of(op.dims(1)) + ", want the rank of data, " + text_of(op.dims(0)));
+    return op.bad("indices have the shape " + text_of(op.dims(1)) + ", want the rank of data, " +
+                  text_of(op.dims(0)));
   for (size_t d = 0; d < op.rank(0); ++d)
     if (d != axis && op.dims(1)[d] > op.dims(0)[d])
-      return op.bad("indices of shape " + text_of(op.dims(1)) + " reach beyond data of shape " + text_of(op.dims(0)));
+      return op.bad("indices of shape " + text_of(op.dims(1)) + " reach beyond data of shape " +
+                    text_of(op.dims(0)));
   Dims strides = dense_strides(op.dims(0));
   const int64_t axis_stride = strides[axis];
   strides[axis] = 0;
-  return Elements{std::string(op.op()), {op.dtype(1) == BELAY_DT_INT64}, axis, op.dims(1), std::move(strides),
-                  op.dims(0)[axis], axis_stride};
+  return Elements{std::string(op.op()),
+                  {op.dtype(1) == BELAY_DT_INT64},
+                  axis,
+                  op.dims(1),
+                  std::move(strides),
+                  op.dims(0)[axis],
+                  axis_stride};
 }
 
 Status prepare_gather_elements(OpContext& op) {
@@ -116,11 +132,13 @@ Status prepare_gather_elements(OpContext& op) {
       T* out = run.out<T>(0);
       Trouble trouble;
       run.parallel(count, grain_of(3), [&](int64_t begin, int64_t end) {
-        elements.each(run.in<void>(1), begin, end, trouble, [&](int64_t i, int64_t at) { out[i] = data[at]; });
+        elements.each(run.in<void>(1), begin, end, trouble,
+                      [&](int64_t i, int64_t at) { out[i] = data[at]; });
       });
       if (trouble)
-        return out_of_bounds(run, elements.name, trouble.first(), elements.positions.at(run.in<void>(1), trouble.first()),
-                             elements.axis, elements.dim);
+        return out_of_bounds(run, elements.name, trouble.first(),
+                             elements.positions.at(run.in<void>(1), trouble.first()), elements.axis,
+                             elements.dim);
       return belay_status(BELAY_OK);
     });
   });
@@ -134,7 +152,8 @@ Result<Reduction> reduction_of(OpContext& op) {
   const std::string_view name = op.attr().string_or("reduction", "none");
   if (name == "none") return Reduction::kNone;
   if (!(type_bit(op.dtype(0)) & (kNumeric | kBool)))
-    return op.bad("reduction '" + std::string(name) + "' of " + std::string(dtype_name(op.dtype(0))) + " is not defined");
+    return op.bad("reduction '" + std::string(name) + "' of " + std::string(dtype_name(op.dtype(0))) +
+                  " is not defined");
   if (name == "add") return Reduction::kAdd;
   if (name == "mul") return Reduction::kMul;
   if (name == "max") return Reduction::kMax;
@@ -177,8 +196,9 @@ void copy_data(const Run& run, int64_t bytes) {
   const char* from = run.in<char>(0);
   char* to = run.out<char>(0);
   if (from == to) return;
-  run.parallel(bytes, grain_of(0.08),
-               [&](int64_t begin, int64_t end) { std::memcpy(to + begin, from + begin, size_t(end - begin)); });
+  run.parallel(bytes, grain_of(0.08), [&](int64_t begin, int64_t end) {
+    std::memcpy(to + begin, from + begin, size_t(end - begin));
+  });
 }
 
 // Updates are applied in order, on one thread: where indices repeat, the last one wins.
@@ -186,7 +206,8 @@ Status prepare_scatter_elements(OpContext& op) {
   BELAY_ASSIGN(Elements elements, elements_of(op));
   BELAY_ASSIGN(const Reduction how, reduction_of(op));
   if (op.dims(2) != op.dims(1))
-    return op.bad("updates have the shape " + text_of(op.dims(2)) + ", want that of indices, " + text_of(op.dims(1)));
+    return op.bad("updates have the shape " + text_of(op.dims(2)) + ", want that of indices, " +
+                  text_of(op.dims(1)));
   if (op.dtype(2) != op.dtype(0)) return op.bad("updates and data are of different types");
   BELAY_TRY(op.output(0, op.dtype(0), op.dims(0)));
   const int64_t bytes = op.count(0) * element_bytes(op.dtype(0));
@@ -198,28 +219,31 @@ Status prepare_scatter_elements(OpContext& op) {
       T* out = run.out<T>(0);
       Trouble trouble;
       if (count > 0)
-        elements.each(run.in<void>(1), 0, count, trouble, [&](int64_t i, int64_t at) { store(out[at], updates[i]); });
+        elements.each(run.in<void>(1), 0, count, trouble,
+                      [&](int64_t i, int64_t at) { store(out[at], updates[i]); });
       if (trouble)
-        return out_of_bounds(run, elements.name, trouble.first(), elements.positions.at(run.in<void>(1), trouble.first()),
-                             elements.axis, elements.dim);
+        return out_of_bounds(run, elements.name, trouble.first(),
+                             elements.positions.at(run.in<void>(1), trouble.first()), elements.axis,
+                             elements.dim);
       return belay_status(BELAY_OK);
     });
   });
   return {};
 }
 
-// ---- GatherND and ScatterND ------------------------------------------------------------------------------------------
+// ---- GatherND and ScatterND
+// ------------------------------------------------------------------------------------------
 
 // Tuples of positions that pick a run of elements of data.
 struct Tuples {
   std::string name;
   Positions positions;
-  int64_t depth;               // positions in a tuple
-  int64_t count;               // tuples
+  int64_t depth;  // positions in a tuple
+  int64_t count;  // tuples
   int64_t per_batch, batch_elements;
   size_t batch_dims;
-  Dims dims, strides;          // of data, for the positions of a tuple
-  int64_t run;                 // elements of a run
+  Dims dims, strides;  // of data, for the positions of a tuple
+  int64_t run;         // elements of a run
 
   // Element offset of tuple i's run, or -1; then `bad` is the flat position of the culprit.
   int64_t at(const void* indices, int64_t i, int64_t* bad) const {
@@ -250,10 +274,18 @@ Result<Tuples> tuples_of(OpContext& op, int64_t batch_dims) {
   const size_t b = size_t(batch_dims), end = b + size_t(depth);
   for (size_t d = 0; d < b; ++d)
     if (data[d] != indices[d])
-      return op.bad("data of shape " + text_of(data) + " and indices of shape " + text_of(indices) + " differ in batch dim " +
-                    std::to_string(d));
-  Tuples t{std::string(op.op()), {op.dtype(1) == BELAY_DT_INT64}, depth, product(indices, 0, indices.size() - 1), 1,
-           product(data, b, data.size()), b, {}, {}, product(data, end, data.size())};
+      return op.bad("data of shape " + text_of(data) + " and indices of shape " + text_of(indices) +
+                    " differ in batch dim " + std::to_string(d));
+  Tuples t{std::string(op.op()),
+           {op.dtype(1) == BELAY_DT_INT64},
+           depth,
+           product(indices, 0, indices.size() - 1),
+           1,
+           product(data, b, data.size()),
+           b,
+           {},
+           {},
+           product(data, end, data.size())};
   t.per_batch = std::max<int64_t>(1, product(indices, b, indices.size() - 1));
   const Dims strides = dense_strides(data);
   t.dims.assign(data.begin() + ptrdiff_t(b), data.begin() + ptrdiff_t(end));
@@ -270,14 +302,16 @@ Status prepare_gather_nd(OpContext& op) {
   op.kernel([tuples, bytes = int64_t(element_bytes(op.dtype(0)))](const Run& run) {
     const void* positions = run.in<void>(1);
     Trouble trouble;
-    run.parallel(tuples.count, grain_of(5 + double(tuples.run * bytes) * 0.05), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        int64_t bad = 0;
-        const int64_t at = tuples.at(positions, i, &bad);
-        if (at < 0) return trouble.note(bad);
-        std::memcpy(run.out<char>(0) + i * tuples.run * bytes, run.in<char>(0) + at * bytes, size_t(tuples.run * bytes));
-      }
-    });
+    run.parallel(tuples.count, grain_of(5 + double(tuples.run * bytes) * 0.05),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     int64_t bad = 0;
+                     const int64_t at = tuples.at(positions, i, &bad);
+                     if (at < 0) return trouble.note(bad);
+                     std::memcpy(run.out<char>(0) + i * tuples.run * bytes, run.in<char>(0) + at * bytes,
+                                 size_t(tuples.run * bytes));
+                   }
+                 });
     return trouble ? tuples.fail(run, positions, trouble.first()) : belay_status(BELAY_OK);
   });
   return {};
@@ -289,7 +323,8 @@ Status prepare_scatter_nd(OpContext& op) {
   const Dims &data = op.dims(0), &indices = op.dims(1);
   Dims want(indices.begin(), indices.end() - 1);
   want.insert(want.end(), data.begin() + ptrdiff_t(tuples.depth), data.end());
-  if (op.dims(2) != want) return op.bad("updates have the shape " + text_of(op.dims(2)) + ", want " + text_of(want));
+  if (op.dims(2) != want)
+    return op.bad("updates have the shape " + text_of(op.dims(2)) + ", want " + text_of(want));
   if (op.dtype(2) != op.dtype(0)) return op.bad("updates and data are of different types");
   BELAY_TRY(op.output(0, op.dtype(0), data));
   const int64_t bytes = op.count(0) * element_bytes(op.dtype(0));
@@ -312,7 +347,8 @@ Status prepare_scatter_nd(OpContext& op) {
   return {};
 }
 
-// ---- OneHot ----------------------------------------------------------------------------------------------------------
+// ---- OneHot
+// ----------------------------------------------------------------------------------------------------------
 
 // Positions may be of any numeric type; one out of bounds marks nothing.
 Status prepare_one_hot(OpContext& op) {
@@ -351,19 +387,42 @@ Status prepare_one_hot(OpContext& op) {
 }  // namespace
 
 void add_gather(Registry& registry) {
-  registry.add({.op = "Gather", .prepare = prepare_gather, .types = {kMovable, kIndex}, .min_inputs = 2, .max_inputs = 2,
+  registry.add({.op = "Gather",
+                .prepare = prepare_gather,
+                .types = {kMovable, kIndex},
+                .min_inputs = 2,
+                .max_inputs = 2,
                 .ns_per_byte = 0.05});
-  registry.add({.op = "GatherElements", .prepare = prepare_gather_elements, .types = {kMovable, kIndex}, .min_inputs = 2,
-                .max_inputs = 2, .ns_per_byte = 0.5});
-  registry.add({.op = "GatherND", .prepare = prepare_gather_nd, .types = {kMovable, kIndex}, .min_inputs = 2,
+  registry.add({.op = "GatherElements",
+                .prepare = prepare_gather_elements,
+                .types = {kMovable, kIndex},
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .ns_per_byte = 0.5});
+  registry.add({.op = "GatherND",
+                .prepare = prepare_gather_nd,
+                .types = {kMovable, kIndex},
+                .min_inputs = 2,
                 .max_inputs = 2});
   for (const std::string_view op : {"ScatterElements", "Scatter"})
-    registry.add({.op = op, .prepare = prepare_scatter_elements, .types = {kMovable, kIndex, kMovable}, .min_inputs = 3,
-                  .max_inputs = 3, .in_place = InPlace::kFirst});
-  registry.add({.op = "ScatterND", .prepare = prepare_scatter_nd, .types = {kMovable, kIndex, kMovable}, .min_inputs = 3,
-                .max_inputs = 3, .in_place = InPlace::kFirst});
-  registry.add({.op = "OneHot", .prepare = prepare_one_hot, .types = {kNumeric, kNumeric, kMovable}, .min_inputs = 3,
-                .max_inputs = 3, .host_inputs = 2});
+    registry.add({.op = op,
+                  .prepare = prepare_scatter_elements,
+                  .types = {kMovable, kIndex, kMovable},
+                  .min_inputs = 3,
+                  .max_inputs = 3,
+                  .in_place = InPlace::kFirst});
+  registry.add({.op = "ScatterND",
+                .prepare = prepare_scatter_nd,
+                .types = {kMovable, kIndex, kMovable},
+                .min_inputs = 3,
+                .max_inputs = 3,
+                .in_place = InPlace::kFirst});
+  registry.add({.op = "OneHot",
+                .prepare = prepare_one_hot,
+                .types = {kNumeric, kNumeric, kMovable},
+                .min_inputs = 3,
+                .max_inputs = 3,
+                .host_inputs = 2});
 }
 
 }  // namespace belay::cpu

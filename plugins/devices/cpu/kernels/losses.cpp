@@ -1,4 +1,4 @@
-// Losses over classes, the optimisers of ai.onnx.preview.training, Dropout, MeanVarianceNormalization.
+// Losses over classes, the optimisers of ai.onnx.preview.training, Dropout.
 #include "convert.hpp"
 #include "positions.hpp"
 #include "registry.hpp"
@@ -11,7 +11,8 @@
 namespace belay::cpu {
 namespace {
 
-// ---- NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss --------------------------------------------------------------
+// ---- NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
+// --------------------------------------------------------------
 
 enum class Reduce : uint8_t { kNone, kSum, kMean };
 
@@ -47,7 +48,8 @@ struct Loss {
           for (int64_t c = 0; c < classes; ++c) sum += std::exp(score(c) - most);
           shift = most + std::log(sum);
           if (log_out)
-            for (int64_t c = 0; c < classes; ++c) log_out[base + c * inner] = Compute<T>::store(compute_t<T>(score(c) - shift));
+            for (int64_t c = 0; c < classes; ++c)
+              log_out[base + c * inner] = Compute<T>::store(compute_t<T>(score(c) - shift));
         }
         const int64_t label = labels.at(label_bytes, i);
         loss[i] = weight[i] = 0;
@@ -61,9 +63,10 @@ struct Loss {
       }
     });
     if (trouble)
-      return run.fail(Code::kOutOfRange, name + ": element " + std::to_string(trouble.first()) + " of the labels is " +
-                                             std::to_string(labels.at(label_bytes, trouble.first())) + ", want 0 to " +
-                                             std::to_string(classes - 1) + ".");
+      return run.fail(Code::kOutOfRange, name + ": element " + std::to_string(trouble.first()) +
+                                             " of the labels is " +
+                                             std::to_string(labels.at(label_bytes, trouble.first())) +
+                                             ", want 0 to " + std::to_string(classes - 1) + ".");
     if (!loss_out) return BELAY_OK;
     if (reduce == Reduce::kNone) {
       for (int64_t i = 0; i < cells; ++i) loss_out[i] = Compute<T>::store(compute_t<T>(loss[i]));
@@ -81,18 +84,30 @@ Status prepare_loss(OpContext& op, bool softmax) {
   if (in.size() < 2) return op.bad("input has the shape " + text_of(in) + ", want rank 2 at least");
   Dims cells = in;
   cells.erase(cells.begin() + 1);
-  if (op.dims(1) != cells) return op.bad("labels have the shape " + text_of(op.dims(1)) + ", want " + text_of(cells));
+  if (op.dims(1) != cells)
+    return op.bad("labels have the shape " + text_of(op.dims(1)) + ", want " + text_of(cells));
   if (op.has(2) && op.dims(2) != Dims{in[1]})
     return op.bad("weights have the shape " + text_of(op.dims(2)) + ", want [" + std::to_string(in[1]) + "]");
   if (op.has(2) && op.dtype(2) != op.dtype(0)) return op.bad("weights and input are of different types");
   const std::string_view reduction = op.attr().string_or("reduction", "mean");
   if (reduction != "none" && reduction != "sum" && reduction != "mean")
     return op.bad("reduction is '" + std::string(reduction) + "', want none, sum or mean");
-  const Reduce reduce = reduction == "none" ? Reduce::kNone : reduction == "sum" ? Reduce::kSum : Reduce::kMean;
+  const Reduce reduce = reduction == "none"  ? Reduce::kNone
+                        : reduction == "sum" ? Reduce::kSum
+                                             : Reduce::kMean;
   BELAY_TRY(op.output(0, op.dtype(0), reduce == Reduce::kNone ? cells : Dims{}));
   BELAY_TRY(op.output(1, op.dtype(0), in));
-  const Loss loss{std::string(op.op()), {op.dtype(1) == BELAY_DT_INT64}, in[0], in[1], product(in, 2, in.size()), op.has(2),
-                  op.attr().has("ignore_index"), softmax, op.wants(1), op.attr().int_or("ignore_index", 0), reduce};
+  const Loss loss{std::string(op.op()),
+                  {op.dtype(1) == BELAY_DT_INT64},
+                  in[0],
+                  in[1],
+                  product(in, 2, in.size()),
+                  op.has(2),
+                  op.attr().has("ignore_index"),
+                  softmax,
+                  op.wants(1),
+                  op.attr().int_or("ignore_index", 0),
+                  reduce};
   dispatch<kFloats>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
     op.kernel([loss](const Run& run) { return loss.run<T>(run); });
@@ -102,10 +117,11 @@ Status prepare_loss(OpContext& op, bool softmax) {
 Status prepare_nll(OpContext& op) { return prepare_loss(op, false); }
 Status prepare_cross_entropy(OpContext& op) { return prepare_loss(op, true); }
 
-// ---- optimisers ------------------------------------------------------------------------------------------------------
+// ---- optimisers
+// ------------------------------------------------------------------------------------------------------
 
-// Inputs: rate R, count of updates T, then for n tensors: n values, n gradients, and n of each kind of state; outputs: new
-// values and states.
+// Inputs: rate R, count of updates T, then for n tensors: n values, n gradients, and n of each kind of state;
+// outputs: new values and states.
 enum class Optimiser : uint8_t { kAdagrad, kMomentum, kAdam };
 
 struct OptimiserKernel {
@@ -136,7 +152,9 @@ struct OptimiserKernel {
           out(1, i, v);
         } else {
           const double v = alpha * in(2, i) + (1 - alpha) * g, h = beta * in(3, i) + (1 - beta) * g * g;
-          const double r = updates > 0 ? rate * std::sqrt(1 - std::pow(beta, double(updates))) / (1 - std::pow(alpha, double(updates))) : rate;
+          const double r = updates > 0 ? rate * std::sqrt(1 - std::pow(beta, double(updates))) /
+                                             (1 - std::pow(alpha, double(updates)))
+                                       : rate;
           out(0, i, (1 - norm_after) * (x - r * v / (std::sqrt(h) + epsilon)));
           out(1, i, v);
           out(2, i, h);
@@ -150,17 +168,25 @@ Status prepare_optimiser(OpContext& op, Optimiser which) {
   const size_t kinds = which == Optimiser::kAdam ? 4 : 3;
   const size_t n = (op.inputs() - 2) / kinds;
   if (op.inputs() < 2 + kinds || op.inputs() != 2 + n * kinds || op.outputs() > n * (kinds - 1))
-    return op.bad("it has " + std::to_string(op.inputs()) + " inputs, want 2 and " + std::to_string(kinds) + " for each tensor");
+    return op.bad("it has " + std::to_string(op.inputs()) + " inputs, want 2 and " + std::to_string(kinds) +
+                  " for each tensor");
   if (op.count(0) != 1 || op.count(1) != 1 || op.dtype(1) != BELAY_DT_INT64)
     return op.bad("R and T are not a scalar and a scalar of int64");
   const auto& attr = op.attr();
-  OptimiserKernel kernel{which, n, {}, attr.float_or("alpha", 0.9f), attr.float_or("beta", 0.999f),
-                         attr.float_or("epsilon", 1e-6f), attr.float_or("norm_coefficient", 0),
-                         attr.float_or("norm_coefficient_post", 0), attr.float_or("decay_factor", 0),
+  OptimiserKernel kernel{which,
+                         n,
+                         {},
+                         attr.float_or("alpha", 0.9f),
+                         attr.float_or("beta", 0.999f),
+                         attr.float_or("epsilon", 1e-6f),
+                         attr.float_or("norm_coefficient", 0),
+                         attr.float_or("norm_coefficient_post", 0),
+                         attr.float_or("decay_factor", 0),
                          attr.string_or("mode", "standard") == "nesterov"};
   for (size_t i = 2; i < op.inputs(); ++i)
     if (op.dtype(i) != op.dtype(0) || op.dims(i) != op.dims(2 + (i - 2) % n))
-      return op.bad("input " + std::to_string(i) + " has another type or shape than the tensor it belongs to");
+      return op.bad("input " + std::to_string(i) +
+                    " has another type or shape than the tensor it belongs to");
   for (size_t k = 0; k < n; ++k) kernel.counts.push_back(op.count(2 + k));
   for (size_t o = 0; o < op.outputs(); ++o) BELAY_TRY(op.output(o, op.dtype(0), op.dims(2 + o % n)));
   dispatch<kF32 | kF64>(op.dtype(0), [&](auto tag) {
@@ -173,14 +199,18 @@ Status prepare_adagrad(OpContext& op) { return prepare_optimiser(op, Optimiser::
 Status prepare_momentum(OpContext& op) { return prepare_optimiser(op, Optimiser::kMomentum); }
 Status prepare_adam(OpContext& op) { return prepare_optimiser(op, Optimiser::kAdam); }
 
-// ---- Dropout ---------------------------------------------------------------------------------------------------------
+// ---- Dropout
+// ---------------------------------------------------------------------------------------------------------
 
 // Ratio and mode are inputs, read at the run. Outside of training, or with a ratio of 0, it is the identity.
 Status prepare_dropout(OpContext& op) {
   for (size_t i = 1; i < 3; ++i)
-    if (op.has(i) && op.count(i) != 1) return op.bad(std::string(i == 1 ? "ratio" : "training_mode") + " is no scalar");
-  if (op.has(2) && op.dtype(2) != BELAY_DT_BOOL) return op.bad("training_mode is of type " + std::string(dtype_name(op.dtype(2))) + ", want bool");
-  if (op.has(1) && !(type_bit(op.dtype(1)) & kFloats)) return op.bad("ratio is of type " + std::string(dtype_name(op.dtype(1))));
+    if (op.has(i) && op.count(i) != 1)
+      return op.bad(std::string(i == 1 ? "ratio" : "training_mode") + " is no scalar");
+  if (op.has(2) && op.dtype(2) != BELAY_DT_BOOL)
+    return op.bad("training_mode is of type " + std::string(dtype_name(op.dtype(2))) + ", want bool");
+  if (op.has(1) && !(type_bit(op.dtype(1)) & kFloats))
+    return op.bad("ratio is of type " + std::string(dtype_name(op.dtype(1))));
   BELAY_TRY(op.output(0, op.dtype(0), op.dims(0)));
   BELAY_TRY(op.output(1, BELAY_DT_BOOL, op.dims(0)));
   const bool has_seed = op.attr().has("seed"), has_ratio = op.has(1), has_mode = op.has(2);
@@ -203,11 +233,14 @@ Status prepare_dropout(OpContext& op) {
         return belay_status(BELAY_OK);
       }
       if (!(ratio > 0 && ratio < 1))
-        return run.fail(Code::kInvalidArgument, "Dropout: ratio is " + std::to_string(ratio) + ", want 0 to below 1.");
+        return run.fail(Code::kInvalidArgument,
+                        "Dropout: ratio is " + std::to_string(ratio) + ", want 0 to below 1.");
       std::mt19937_64 random(has_seed ? seed : std::random_device()());
       for (int64_t i = 0; i < count; ++i) {
         const bool keep = double(random() >> 11) * 0x1p-53 >= ratio;
-        if (y) y[i] = Compute<T>::store(keep ? compute_t<T>(double(Compute<T>::load(x[i])) / (1 - ratio)) : compute_t<T>(0));
+        if (y)
+          y[i] = Compute<T>::store(keep ? compute_t<T>(double(Compute<T>::load(x[i])) / (1 - ratio))
+                                        : compute_t<T>(0));
         if (mask) mask[i] = keep;
       }
       return belay_status(BELAY_OK);
@@ -216,67 +249,39 @@ Status prepare_dropout(OpContext& op) {
   return {};
 }
 
-// ---- MeanVarianceNormalization ---------------------------------------------------------------------------------------
-
-// (x - mean) / (sqrt(variance) + 1e-9) over the axes.
-Status prepare_mean_variance(OpContext& op) {
-  const Dims& in = op.dims(0);
-  std::vector<bool> reduce(in.size(), false);
-  for (const int64_t raw : op.attr().ints("axes").value_or(std::vector<int64_t>{0, 2, 3})) {
-    BELAY_ASSIGN(const size_t axis, op.axis(raw, in.size()));
-    reduce[axis] = true;
-  }
-  BELAY_TRY(op.output(0, op.dtype(0), in));
-  const Dims strides = dense_strides(in);
-  Dims kept, kept_strides, reduced, reduced_strides;
-  for (size_t d = 0; d < in.size(); ++d) {
-    (reduce[d] ? reduced : kept).push_back(in[d]);
-    (reduce[d] ? reduced_strides : kept_strides).push_back(strides[d]);
-  }
-  const Walk outer(kept, {kept_strides}), inner(reduced, {reduced_strides});
-  dispatch<kFloats>(op.dtype(0), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    op.kernel([=, groups = product(kept), count = product(reduced)](const Run& run) {
-      run.parallel(count == 0 ? 0 : groups, grain_of(double(count) * 6), [&](int64_t begin, int64_t end) {
-        for_runs<1>(outer, 0, begin, end, [&](int64_t, const int64_t* base) {
-          const auto each = [&](auto&& f) {
-            for_runs<1>(inner, 0, 0, count, [&](int64_t, const int64_t* offset) { f(base[0] + offset[0]); });
-          };
-          double sum = 0, squares = 0;
-          each([&](int64_t at) { sum += double(Compute<T>::load(run.in<T>(0)[at])); });
-          const double mean = sum / double(count);
-          each([&](int64_t at) {
-            const double x = double(Compute<T>::load(run.in<T>(0)[at])) - mean;
-            squares += x * x;
-          });
-          const double scale = 1 / (std::sqrt(squares / double(count)) + 1e-9);
-          each([&](int64_t at) {
-            run.out<T>(0)[at] = Compute<T>::store(compute_t<T>((double(Compute<T>::load(run.in<T>(0)[at])) - mean) * scale));
-          });
-        });
-      });
-    });
-  });
-  return {};
-}
-
 }  // namespace
 
 void add_losses(Registry& registry) {
-  registry.add({.op = "NegativeLogLikelihoodLoss", .prepare = prepare_nll, .types = {kFloats, kIndex, kFloats},
-                .min_inputs = 2, .max_inputs = 3});
-  registry.add({.op = "SoftmaxCrossEntropyLoss", .prepare = prepare_cross_entropy, .types = {kFloats, kIndex, kFloats},
-                .min_inputs = 2, .max_inputs = 3, .max_outputs = 2});
+  registry.add({.op = "NegativeLogLikelihoodLoss",
+                .prepare = prepare_nll,
+                .types = {kFloats, kIndex, kFloats},
+                .min_inputs = 2,
+                .max_inputs = 3});
+  registry.add({.op = "SoftmaxCrossEntropyLoss",
+                .prepare = prepare_cross_entropy,
+                .types = {kFloats, kIndex, kFloats},
+                .min_inputs = 2,
+                .max_inputs = 3,
+                .max_outputs = 2});
   const auto training = [&](std::string_view op, PrepareFn prepare) {
-    registry.add({.op = op, .prepare = prepare, .types = {kF32 | kF64, kI64, kF32 | kF64}, .min_inputs = 5,
-                  .max_inputs = 255, .max_outputs = 255, .domain = "ai.onnx.preview.training"});
+    registry.add({.op = op,
+                  .prepare = prepare,
+                  .types = {kF32 | kF64, kI64, kF32 | kF64},
+                  .min_inputs = 5,
+                  .max_inputs = 255,
+                  .max_outputs = 255,
+                  .domain = "ai.onnx.preview.training"});
   };
   training("Adagrad", prepare_adagrad);
   training("Momentum", prepare_momentum);
   training("Adam", prepare_adam);
-  registry.add({.op = "Dropout", .prepare = prepare_dropout, .types = {kFloats, kFloats, kBool}, .max_inputs = 3,
-                .max_outputs = 2, .in_place = InPlace::kFirst, .ns_per_byte = 0.05});
-  registry.add({.op = "MeanVarianceNormalization", .prepare = prepare_mean_variance, .types = {kFloats}});
+  registry.add({.op = "Dropout",
+                .prepare = prepare_dropout,
+                .types = {kFloats, kFloats, kBool},
+                .max_inputs = 3,
+                .max_outputs = 2,
+                .in_place = InPlace::kFirst,
+                .ns_per_byte = 0.05});
 }
 
 }  // namespace belay::cpu

@@ -8,7 +8,8 @@
 namespace belay::cpu {
 namespace {
 
-// ---- the same bytes under other dims ---------------------------------------------------------------------------------
+// ---- the same bytes under other dims
+// ---------------------------------------------------------------------------------
 
 struct CopyAll {
   int64_t bytes;
@@ -48,8 +49,8 @@ Status prepare_reshape(OpContext& op) {
   for (size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 0 && !allow_zero) {
       if (d >= op.rank(0))
-        return op.bad("shape " + text_of(shape) + " copies dim " + std::to_string(d) + " of an input of rank " +
-                      std::to_string(op.rank(0)));
+        return op.bad("shape " + text_of(shape) + " copies dim " + std::to_string(d) +
+                      " of an input of rank " + std::to_string(op.rank(0)));
       shape[d] = op.dims(0)[d];
     } else if (shape[d] == -1) {
       if (unknown >= 0) return op.bad("shape " + text_of(shape) + " has -1 twice, want it once at most");
@@ -58,11 +59,13 @@ Status prepare_reshape(OpContext& op) {
     } else if (shape[d] < 0) {
       return op.bad("shape " + text_of(shape) + " has a dim below -1");
     }
-    if (__builtin_mul_overflow(known, shape[d], &known)) return op.bad("shape " + text_of(shape) + " is too large");
+    if (__builtin_mul_overflow(known, shape[d], &known))
+      return op.bad("shape " + text_of(shape) + " is too large");
   }
   if (unknown >= 0) {
     if (known == 0 ? op.count(0) != 0 : op.count(0) % known != 0)
-      return op.bad("shape " + text_of(shape) + " does not divide the " + std::to_string(op.count(0)) + " elements of the input");
+      return op.bad("shape " + text_of(shape) + " does not divide the " + std::to_string(op.count(0)) +
+                    " elements of the input");
     shape[size_t(unknown)] = known == 0 ? 0 : op.count(0) / known;
   }
   return prepare_same_bytes(op, shape);
@@ -72,9 +75,11 @@ Status prepare_flatten(OpContext& op) {
   const int64_t rank = int64_t(op.rank(0));
   int64_t axis = op.attr().int_or("axis", 1);
   if (axis < -rank || axis > rank)
-    return op.bad("axis is " + std::to_string(axis) + ", want " + std::to_string(-rank) + " to " + std::to_string(rank));
+    return op.bad("axis is " + std::to_string(axis) + ", want " + std::to_string(-rank) + " to " +
+                  std::to_string(rank));
   if (axis < 0) axis += rank;
-  return prepare_same_bytes(op, {product(op.dims(0), 0, size_t(axis)), product(op.dims(0), size_t(axis), size_t(rank))});
+  return prepare_same_bytes(
+      op, {product(op.dims(0), 0, size_t(axis)), product(op.dims(0), size_t(axis), size_t(rank))});
 }
 
 // Axes from input 1, or from the attribute of older definitions; nothing when neither is there.
@@ -86,7 +91,8 @@ Result<std::optional<std::vector<int64_t>>> axes_of(OpContext& op) {
 }
 
 Status prepare_squeeze(OpContext& op) {
-  if (const auto known = op.known_out_dims(0); known && op.has(1) && !op.constant(1)) return prepare_same_bytes(op, *known);
+  if (const auto known = op.known_out_dims(0); known && op.has(1) && !op.constant(1))
+    return prepare_same_bytes(op, *known);
   BELAY_ASSIGN(const auto axes, axes_of(op));
   std::vector<bool> drop(op.rank(0), false);
   if (!axes)
@@ -95,7 +101,8 @@ Status prepare_squeeze(OpContext& op) {
     for (const int64_t raw : *axes) {
       BELAY_ASSIGN(const size_t axis, op.axis(raw, op.rank(0)));
       if (op.dims(0)[axis] != 1)
-        return op.bad("dim " + std::to_string(axis) + " of the input's shape " + text_of(op.dims(0)) + " is not 1");
+        return op.bad("dim " + std::to_string(axis) + " of the input's shape " + text_of(op.dims(0)) +
+                      " is not 1");
       drop[axis] = true;
     }
   Dims out;
@@ -105,14 +112,16 @@ Status prepare_squeeze(OpContext& op) {
 }
 
 Status prepare_unsqueeze(OpContext& op) {
-  if (const auto known = op.known_out_dims(0); known && op.has(1) && !op.constant(1)) return prepare_same_bytes(op, *known);
+  if (const auto known = op.known_out_dims(0); known && op.has(1) && !op.constant(1))
+    return prepare_same_bytes(op, *known);
   BELAY_ASSIGN(const auto axes, axes_of(op));
   if (!axes) return op.bad("axes are missing");
   const size_t rank = op.rank(0) + axes->size();
   std::vector<bool> added(rank, false);
   for (const int64_t raw : *axes) {
     BELAY_ASSIGN(const size_t axis, op.axis(raw, rank));
-    if (added[axis]) return op.bad("axes " + text_of(*axes) + " name axis " + std::to_string(axis) + " twice");
+    if (added[axis])
+      return op.bad("axes " + text_of(*axes) + " name axis " + std::to_string(axis) + " twice");
     added[axis] = true;
   }
   Dims out;
@@ -121,21 +130,26 @@ Status prepare_unsqueeze(OpContext& op) {
   return prepare_same_bytes(op, out);
 }
 
-// ---- transposing -----------------------------------------------------------------------------------------------------
+// ---- transposing
+// -----------------------------------------------------------------------------------------------------
 
 struct CopyStrided {
   StridedCopy copy;
   int64_t src_offset, bytes;
-  void operator()(const Run& run) const { copy.run(run, run.in<char>(0) + src_offset * bytes, run.out<char>(0)); }
+  void operator()(const Run& run) const {
+    copy.run(run, run.in<char>(0) + src_offset * bytes, run.out<char>(0));
+  }
 };
 
-// The output has the dims `out`; its element [i, j, ...] is the input's at `offset` + i * strides[0] + j * strides[1] ...
+// The output has the dims `out`; its element [i, j, ...] is the input's at `offset` + i * strides[0] + j *
+// strides[1] ...
 Status prepare_strided(OpContext& op, const Dims& out, const Dims& strides, int64_t offset = 0,
                        std::optional<Dims> walked = {}) {
   BELAY_TRY(op.output(0, op.dtype(0), out));
   const Dims& dims = walked ? *walked : out;
   const uint32_t bytes = element_bytes(op.dtype(0));
-  op.kernel(CopyStrided{StridedCopy(dims, strides, dense_strides(dims), bytes), offset, bytes}, "strided copy");
+  op.kernel(CopyStrided{StridedCopy(dims, strides, dense_strides(dims), bytes), offset, bytes},
+            "strided copy");
   return {};
 }
 
@@ -157,7 +171,8 @@ Status prepare_transpose(OpContext& op) {
       good = axis && !seen[*axis];
       if (good) seen[perm[d] = *axis] = true;
     }
-    if (!good) return op.bad("perm is " + text_of(*given) + ", want each axis of " + text_of(op.dims(0)) + " once");
+    if (!good)
+      return op.bad("perm is " + text_of(*given) + ", want each axis of " + text_of(op.dims(0)) + " once");
   }
   return prepare_strided(op, permuted(op.dims(0), perm), permuted(dense_strides(op.dims(0)), perm));
 }
@@ -168,31 +183,34 @@ Status prepare_depth_to_space(OpContext& op) {
   if (op.rank(0) != 4) return op.bad("input has the shape " + text_of(op.dims(0)) + ", want rank 4");
   const Dims& in = op.dims(0);
   if (block <= 0 || block > 65536 || in[1] % (block * block) != 0)
-    return op.bad("blocksize is " + std::to_string(block) + ", want its square to divide the " + std::to_string(in[1]) +
-                  " channels");
+    return op.bad("blocksize is " + std::to_string(block) + ", want its square to divide the " +
+                  std::to_string(in[1]) + " channels");
   const std::string_view mode = op.attr().string_or("mode", "DCR");
-  if (mode != "DCR" && mode != "CRD") return op.bad("mode is '" + std::string(mode) + "', want 'DCR' or 'CRD'");
+  if (mode != "DCR" && mode != "CRD")
+    return op.bad("mode is '" + std::string(mode) + "', want 'DCR' or 'CRD'");
   const int64_t depth = in[1] / (block * block);
   const Dims seen = mode == "DCR" ? Dims{in[0], block, block, depth, in[2], in[3]}
                                   : Dims{in[0], depth, block, block, in[2], in[3]};
   const std::vector<size_t> perm =
       mode == "DCR" ? std::vector<size_t>{0, 3, 4, 1, 5, 2} : std::vector<size_t>{0, 1, 4, 2, 5, 3};
-  return prepare_strided(op, {in[0], depth, in[2] * block, in[3] * block}, permuted(dense_strides(seen), perm), 0,
-                         permuted(seen, perm));
+  return prepare_strided(op, {in[0], depth, in[2] * block, in[3] * block},
+                         permuted(dense_strides(seen), perm), 0, permuted(seen, perm));
 }
 Status prepare_space_to_depth(OpContext& op) {
   const int64_t block = op.attr().int_or("blocksize", 0);
   if (op.rank(0) != 4) return op.bad("input has the shape " + text_of(op.dims(0)) + ", want rank 4");
   const Dims& in = op.dims(0);
   if (block <= 0 || block > 65536 || in[2] % block != 0 || in[3] % block != 0)
-    return op.bad("blocksize is " + std::to_string(block) + ", want it to divide the input's last dims of " + text_of(in));
+    return op.bad("blocksize is " + std::to_string(block) + ", want it to divide the input's last dims of " +
+                  text_of(in));
   const Dims seen{in[0], in[1], in[2] / block, block, in[3] / block, block};
   const std::vector<size_t> perm{0, 3, 5, 1, 2, 4};
   return prepare_strided(op, {in[0], in[1] * block * block, in[2] / block, in[3] / block},
                          permuted(dense_strides(seen), perm), 0, permuted(seen, perm));
 }
 
-// ---- repeating -------------------------------------------------------------------------------------------------------
+// ---- repeating
+// -------------------------------------------------------------------------------------------------------
 
 Status prepare_expand(OpContext& op) {
   Dims shape;
@@ -205,7 +223,8 @@ Status prepare_expand(OpContext& op) {
   }
   const Dims* shapes[] = {&op.dims(0), &shape};
   const auto out = broadcast(shapes);
-  if (!out) return op.bad("input of shape " + text_of(op.dims(0)) + " does not broadcast with " + text_of(shape));
+  if (!out)
+    return op.bad("input of shape " + text_of(op.dims(0)) + " does not broadcast with " + text_of(shape));
   return prepare_strided(op, *out, broadcast_strides(op.dims(0), *out));
 }
 
@@ -226,7 +245,8 @@ Status prepare_tile(OpContext& op) {
   return prepare_strided(op, out, strides, 0, walked);
 }
 
-// ---- cutting and joining ---------------------------------------------------------------------------------------------
+// ---- cutting and joining
+// ---------------------------------------------------------------------------------------------
 
 Status prepare_slice(OpContext& op) {
   std::vector<int64_t> starts, ends, axes, steps;
@@ -251,8 +271,8 @@ Status prepare_slice(OpContext& op) {
   }
   if (!op.has(4)) steps.assign(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
-    return op.bad("starts " + text_of(starts) + ", ends " + text_of(ends) + ", axes " + text_of(axes) + " and steps " +
-                  text_of(steps) + " differ in length");
+    return op.bad("starts " + text_of(starts) + ", ends " + text_of(ends) + ", axes " + text_of(axes) +
+                  " and steps " + text_of(steps) + " differ in length");
   Dims out = op.dims(0), strides = dense_strides(out);
   int64_t offset = 0;
   std::vector<bool> seen(out.size(), false);
@@ -298,11 +318,13 @@ struct JoinOrCut {
 };
 
 // Part of a whole that has `whole` elements along an axis with `inner` elements behind it.
-JoinOrCut::Part part_of(const Dims& dims, size_t axis, int64_t whole, int64_t first, uint32_t bytes, bool join) {
+JoinOrCut::Part part_of(const Dims& dims, size_t axis, int64_t whole, int64_t first, uint32_t bytes,
+                        bool join) {
   const int64_t inner = product(dims, axis + 1, dims.size());
   const Dims seen{product(dims, 0, axis), dims[axis] * inner};
   const Dims in_part = dense_strides(seen), in_whole{whole * inner, 1};
-  return {StridedCopy(seen, join ? in_part : in_whole, join ? in_whole : in_part, bytes), first * inner * bytes};
+  return {StridedCopy(seen, join ? in_part : in_whole, join ? in_whole : in_part, bytes),
+          first * inner * bytes};
 }
 
 Status prepare_concat(OpContext& op) {
@@ -314,13 +336,14 @@ Status prepare_concat(OpContext& op) {
   for (size_t i = 0; i < op.inputs(); ++i) {
     if (!op.has(i)) return op.bad("input " + std::to_string(i) + " is missing");
     if (op.dtype(i) != op.dtype(0))
-      return op.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(op.dtype(i))) + ", input 0 of " +
-                    std::string(dtype_name(op.dtype(0))));
+      return op.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(op.dtype(i))) +
+                    ", input 0 of " + std::string(dtype_name(op.dtype(0))));
     bool fits = op.rank(i) == rank;
     for (size_t d = 0; fits && d < rank; ++d) fits = d == axis || op.dims(i)[d] == out[d];
     if (!fits)
-      return op.bad("input " + std::to_string(i) + " has the shape " + text_of(op.dims(i)) + ", input 0 has " +
-                    text_of(op.dims(0)) + "; they may differ along axis " + std::to_string(axis) + " only");
+      return op.bad("input " + std::to_string(i) + " has the shape " + text_of(op.dims(i)) +
+                    ", input 0 has " + text_of(op.dims(0)) + "; they may differ along axis " +
+                    std::to_string(axis) + " only");
     out[axis] += op.dims(i)[axis];
   }
   BELAY_TRY(op.output(0, op.dtype(0), out));
@@ -349,14 +372,15 @@ Status prepare_split(OpContext& op) {
     if (!op.attr().has("num_outputs") && dim % count != 0)
       return op.bad("dim " + std::to_string(axis) + " of " + text_of(op.dims(0)) + " is not divisible into " +
                     std::to_string(count) + " equal parts");
-    for (int64_t i = 0, left = dim; i < count; ++i, left -= sizes.back()) sizes.push_back(std::min(each, left));
+    for (int64_t i = 0, left = dim; i < count; ++i, left -= sizes.back())
+      sizes.push_back(std::min(each, left));
   }
   int64_t sum = 0;
   bool good = sizes.size() == op.outputs();
   for (const int64_t size : sizes) good = good && size >= 0 && size <= dim && (sum += size) <= dim;
   if (!good || sum != dim)
-    return op.bad("split is " + text_of(sizes) + ", want " + std::to_string(op.outputs()) + " sizes that sum to " +
-                  std::to_string(dim));
+    return op.bad("split is " + text_of(sizes) + ", want " + std::to_string(op.outputs()) +
+                  " sizes that sum to " + std::to_string(dim));
   JoinOrCut kernel{{}, false};
   int64_t first = 0;
   for (size_t o = 0; o < sizes.size(); ++o) {
@@ -375,9 +399,15 @@ Status prepare_split(OpContext& op) {
 void add_movement(Registry& registry) {
   const auto add = [&](std::string_view op, PrepareFn prepare, uint8_t min_inputs = 1, uint8_t max_inputs = 1,
                        uint64_t host = 0, InPlace in_place = InPlace::kNone, bool host_for_shape = false) {
-    registry.add({.op = op, .prepare = prepare, .types = {kMovable, kIndex}, .min_inputs = min_inputs,
-                  .max_inputs = max_inputs, .in_place = in_place, .host_inputs = host,
-                  .host_for_shape = host_for_shape, .ns_per_byte = 0.05});
+    registry.add({.op = op,
+                  .prepare = prepare,
+                  .types = {kMovable, kIndex},
+                  .min_inputs = min_inputs,
+                  .max_inputs = max_inputs,
+                  .in_place = in_place,
+                  .host_inputs = host,
+                  .host_for_shape = host_for_shape,
+                  .ns_per_byte = 0.05});
   };
   add("Identity", prepare_identity, 1, 1, 0, InPlace::kFirst);
   add("Reshape", prepare_reshape, 1, 2, 2, InPlace::kFirst, true);
@@ -390,9 +420,18 @@ void add_movement(Registry& registry) {
   add("Expand", prepare_expand, 2, 2, 2, InPlace::kNone, true);
   add("Tile", prepare_tile, 2, 2, 2);
   add("Slice", prepare_slice, 1, 5, 0b11110);
-  registry.add({.op = "Concat", .prepare = prepare_concat, .types = {kMovable}, .max_inputs = 255, .ns_per_byte = 0.05});
-  registry.add({.op = "Split", .prepare = prepare_split, .types = {kMovable, kIndex}, .max_inputs = 2, .max_outputs = 255,
-                .host_inputs = 2, .ns_per_byte = 0.05});
+  registry.add({.op = "Concat",
+                .prepare = prepare_concat,
+                .types = {kMovable},
+                .max_inputs = 255,
+                .ns_per_byte = 0.05});
+  registry.add({.op = "Split",
+                .prepare = prepare_split,
+                .types = {kMovable, kIndex},
+                .max_inputs = 2,
+                .max_outputs = 255,
+                .host_inputs = 2,
+                .ns_per_byte = 0.05});
 }
 
 }  // namespace belay::cpu

@@ -26,13 +26,13 @@ struct PackedBytes final : Packed {
   void* data = nullptr;
 };
 
-// An entry lives as long as a kernel holds it. Thread-safe; two threads that want the same one wait for each other, others
-// do not.
+// An entry lives as long as a kernel holds it. Thread-safe; two threads that want the same one wait for each
+// other, others do not.
 class PackCache {
  public:
   using Make = std::function<std::shared_ptr<Packed>()>;
-  // `key`: constant_keys of the request, 0: make a new one that nobody shares. `form` says how it is packed, with all that
-  // the form depends on ("conv oihw16i16o groups=2").
+  // `key`: constant_keys of the request, 0: make a new one that nobody shares. `form` says how it is packed,
+  // with all that the form depends on ("conv oihw16i16o groups=2").
   std::shared_ptr<const Packed> get(uint64_t key, std::string_view form, const Make& make);
 
  private:

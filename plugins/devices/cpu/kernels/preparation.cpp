@@ -38,16 +38,19 @@ Status check_inputs(const Signature& signature) {
     if (!in.present) continue;
     const std::string label =
         signature.op + ": input " + std::to_string(i) + (in.name.empty() ? "" : " '" + in.name + "'");
-    if (!in.dims) return {Code::kFailedPrecondition, label + " has an unknown rank; a kernel is prepared for one shape."};
+    if (!in.dims)
+      return {Code::kFailedPrecondition, label + " has an unknown rank; a kernel is prepared for one shape."};
     for (const int64_t dim : *in.dims)
       if (dim < 0)
         return {Code::kFailedPrecondition,
                 label + " has the shape " + text_of(*in.dims) + "; a kernel is prepared for one shape."};
     if (in.dims->size() > kMaxRank)
-      return {Code::kUnimplemented, label + " has rank " + std::to_string(in.dims->size()) + ", want 32 at most."};
+      return {Code::kUnimplemented,
+              label + " has rank " + std::to_string(in.dims->size()) + ", want 32 at most."};
     const auto count = element_count(*in.dims);
     if (!count || *count > uint64_t(INT64_MAX) / 16)
-      return {Code::kInvalidArgument, label + " has the shape " + text_of(*in.dims) + ", too large to address."};
+      return {Code::kInvalidArgument,
+              label + " has the shape " + text_of(*in.dims) + ", too large to address."};
   }
   return {};
 }
@@ -85,7 +88,8 @@ Status Preparation::fill(Unit& unit, const Signature& signature) {
   return {};
 }
 
-Status Preparation::prepare_pattern(Unit& unit, const belay_prepare_req& request, const graph::View& view) const {
+Status Preparation::prepare_pattern(Unit& unit, const belay_prepare_req& request,
+                                    const graph::View& view) const {
   const std::vector<uint32_t> nodes(request.claim->nodes, request.claim->nodes + request.claim->node_count);
   const Uses uses(view, request.graph);
   const ClaimContext context{view, request.graph, request.constants, uses.count, uses.last};
@@ -103,7 +107,8 @@ Status Preparation::prepare_pattern(Unit& unit, const belay_prepare_req& request
       return {};
     }
   }
-  return {Code::kInvalidArgument, "The claim of " + std::to_string(nodes.size()) + " nodes is none of this provider."};
+  return {Code::kInvalidArgument,
+          "The claim of " + std::to_string(nodes.size()) + " nodes is none of this provider."};
 }
 
 Result<std::unique_ptr<Unit>> Preparation::prepare(const belay_prepare_req& request) const {
@@ -122,7 +127,8 @@ Result<std::unique_ptr<Unit>> Preparation::prepare(const belay_prepare_req& requ
   signature.name = node.name();
   signature.version = node.version();
   signature.attributes = Attributes(view, node);
-  for (uint64_t i = 0; i < claim.input_count; ++i) signature.inputs.push_back(operand(view, claim.inputs[i], request));
+  for (uint64_t i = 0; i < claim.input_count; ++i)
+    signature.inputs.push_back(operand(view, claim.inputs[i], request));
   for (uint64_t i = 0; i < claim.output_count; ++i)
     signature.outputs.push_back(operand(view, claim.outputs[i], request));
   BELAY_TRY(check_inputs(signature));
@@ -151,7 +157,8 @@ Result<std::unique_ptr<Unit>> Preparation::prepare(const belay_prepare_req& requ
 namespace {
 
 belay_status run_ready(const Unit& unit, const belay_exec* exec, const uint64_t* args) {
-  const uint32_t inputs = uint32_t(unit.signature.inputs.size()), outputs = uint32_t(unit.signature.outputs.size());
+  const uint32_t inputs = uint32_t(unit.signature.inputs.size()),
+                 outputs = uint32_t(unit.signature.outputs.size());
   if (!unit.resize) return unit.box->run(Run(exec, args, inputs, outputs, nullptr));
   std::vector<void*> memory(outputs, nullptr);
   for (uint32_t o = 0; o < outputs; ++o) {

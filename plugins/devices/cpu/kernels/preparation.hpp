@@ -1,4 +1,5 @@
-// From a claim to a kernel: reads the operands from the image, asks the operator or pattern, keeps what it made.
+// From a claim to a kernel: reads the operands from the image, asks the operator or pattern, keeps what it
+// made.
 #pragma once
 
 #include "registry.hpp"
@@ -11,7 +12,7 @@ namespace belay::cpu {
 
 // A prepared kernel and all it needs; belay_prepared.handle.
 struct Unit {
-  Signature signature;  // kept whole: a deferred unit prepares from it at each run
+  Signature signature;             // kept whole: a deferred unit prepares from it at each run
   std::unique_ptr<KernelBox> box;  // null: deferred
   std::vector<std::optional<Dims>> declared;
   bool resize = false;  // give the outputs' dims at the run

@@ -29,8 +29,8 @@ bool same_place(const graph::View& view, uint32_t a, uint32_t b) {
   const auto a_shape = view.shape(a), b_shape = view.shape(b);
   if (!a_shape || !b_shape) return false;
   const auto a_count = element_count(*a_shape), b_count = element_count(*b_shape);
-  return a_count && b_count && *a_count == *b_count && element_bytes(view.dtype(a)) == element_bytes(view.dtype(b)) &&
-         element_bytes(view.dtype(a)) != 0;
+  return a_count && b_count && *a_count == *b_count &&
+         element_bytes(view.dtype(a)) == element_bytes(view.dtype(b)) && element_bytes(view.dtype(a)) != 0;
 }
 
 // Why a single operator cannot be claimed; empty: it can.
@@ -41,8 +41,8 @@ std::string refusal(const graph::View& view, graph::NodeView node, const OpDef* 
   if (!def) return label + ": there is no kernel for it.";
   const size_t inputs = node.inputs().size();
   if (inputs < def->min_inputs || (def->max_inputs != 255 && inputs > def->max_inputs))
-    return label + ": it has " + std::to_string(inputs) + " inputs, want " + std::to_string(def->min_inputs) + " to " +
-           (def->max_inputs == 255 ? "any number" : std::to_string(def->max_inputs)) + ".";
+    return label + ": it has " + std::to_string(inputs) + " inputs, want " + std::to_string(def->min_inputs) +
+           " to " + (def->max_inputs == 255 ? "any number" : std::to_string(def->max_inputs)) + ".";
   if (def->max_outputs != 255 && node.outputs().size() > def->max_outputs)
     return label + ": it has " + std::to_string(node.outputs().size()) + " outputs, want " +
            std::to_string(def->max_outputs) + " at most.";
@@ -51,7 +51,8 @@ std::string refusal(const graph::View& view, graph::NodeView node, const OpDef* 
     if (i < std::size(def->types) && def->types[i]) mask = def->types[i];
     const uint32_t value = node.inputs()[i];
     if (value == BELAY_NONE) {
-      if (i < def->min_inputs && def->max_inputs != 255) return label + ": input " + std::to_string(i) + " is missing.";
+      if (i < def->min_inputs && def->max_inputs != 255)
+        return label + ": input " + std::to_string(i) + " is missing.";
       continue;
     }
     const uint32_t dtype = view.dtype(value);
@@ -65,8 +66,8 @@ std::string refusal(const graph::View& view, graph::NodeView node, const OpDef* 
   return {};
 }
 
-void claim_single(const graph::View& view, graph::NodeView node, const OpDef& def, const ClaimContext& context,
-                  const belay_claim_sink& sink) {
+void claim_single(const graph::View& view, graph::NodeView node, const OpDef& def,
+                  const ClaimContext& context, const belay_claim_sink& sink) {
   const uint32_t index = node.index();
   belay_in_place pairs[2];
   belay_claim claim{};
@@ -89,7 +90,8 @@ void claim_single(const graph::View& view, graph::NodeView node, const OpDef& de
         pairs[claim.in_place_count++] = {i, 0};
     }
   claim.in_place = pairs;
-  const bool shape_known = def.host_for_shape && view.shape(node.output(0)) && element_count(*view.shape(node.output(0)));
+  const bool shape_known =
+      def.host_for_shape && view.shape(node.output(0)) && element_count(*view.shape(node.output(0)));
   for (uint32_t i = 0; i < std::min<size_t>(node.inputs().size(), 64) && !shape_known; ++i)
     if ((def.host_inputs >> i & 1) && node.inputs()[i] != BELAY_NONE && !context.constant(node.inputs()[i]))
       claim.host_inputs |= uint64_t{1} << i;
@@ -118,12 +120,14 @@ struct Slots {
     return to_view(device->driver) == "cpu" && (device->hdr.flags & BELAY_DEVICE_HOST_VISIBLE) ? 500 : 0;
   }
 
-  static belay_status claim(belay_obj* object, const belay_claim_req* request, const belay_claim_sink* sink) noexcept {
+  static belay_status claim(belay_obj* object, const belay_claim_req* request,
+                            const belay_claim_sink* sink) noexcept {
     const Provider& provider = self<Provider>(object);
     return guard(*provider.host, [&]() -> Status {
       const graph::View view(request->image);
       if (request->graph >= view.graphs().size())
-        return {Code::kOutOfRange, "Graph " + std::to_string(request->graph) + " is asked for, the image has " +
+        return {Code::kOutOfRange, "Graph " + std::to_string(request->graph) +
+                                       " is asked for, the image has " +
                                        std::to_string(view.graphs().size()) + "."};
       const Uses uses(view, request->graph);
       const ClaimContext context{view, request->graph, request->constants, uses.count, uses.last};
@@ -152,13 +156,16 @@ struct Slots {
     });
   }
 
-  static belay_status prepare(belay_obj* object, const belay_prepare_req* request, belay_prepared* out) noexcept {
+  static belay_status prepare(belay_obj* object, const belay_prepare_req* request,
+                              belay_prepared* out) noexcept {
     Provider& provider = self<Provider>(object);
     return guard(*provider.host, [&]() -> Status {
-      BELAY_ASSIGN(std::unique_ptr<Unit> unit, Preparation(provider.registry, provider.cache).prepare(*request));
+      BELAY_ASSIGN(std::unique_ptr<Unit> unit,
+                   Preparation(provider.registry, provider.cache).prepare(*request));
       belay_prepared result{};
       result.hdr = out->hdr;
-      result.kernel.hdr = {sizeof(belay_kernel), unit->writes_shape ? BELAY_KERNEL_WRITES_SHAPE : 0u, nullptr};
+      result.kernel.hdr = {sizeof(belay_kernel), unit->writes_shape ? BELAY_KERNEL_WRITES_SHAPE : 0u,
+                           nullptr};
       result.kernel.fn = run_unit;
       result.kernel.state = unit.get();
       result.kernel.cost_ns = uint64_t(unit->cost_ns);

@@ -8,7 +8,8 @@
 namespace belay::cpu {
 namespace {
 
-// The tensor as [outer, channels, inner], with one scale for each channel (one channel: for the whole tensor).
+// The tensor as [outer, channels, inner], with one scale for each channel (one channel: for the whole
+// tensor).
 struct Channels {
   int64_t outer, channels, inner;
 };
@@ -16,14 +17,16 @@ Result<Channels> channels_of(OpContext& op) {
   const Dims& in = op.dims(0);
   const int64_t scales = op.count(1);
   if (op.has(2) && op.count(2) != scales)
-    return op.bad("zero point has the shape " + text_of(op.dims(2)) + ", want that of the scale, " + text_of(op.dims(1)));
+    return op.bad("zero point has the shape " + text_of(op.dims(2)) + ", want that of the scale, " +
+                  text_of(op.dims(1)));
   if (op.rank(1) == 0 || (op.rank(1) == 1 && scales == 1)) return Channels{1, 1, op.count(0)};
   if (op.rank(1) != 1)
-    return op.bad("scale has the shape " + text_of(op.dims(1)) + ", want a scalar or a vector", Code::kUnimplemented);
+    return op.bad("scale has the shape " + text_of(op.dims(1)) + ", want a scalar or a vector",
+                  Code::kUnimplemented);
   BELAY_ASSIGN(const size_t axis, op.axis(op.attr().int_or("axis", 1), in.size()));
   if (scales != in[axis])
-    return op.bad("scale has " + std::to_string(scales) + " elements, want the " + std::to_string(in[axis]) + " of axis " +
-                  std::to_string(axis) + " of the input's shape " + text_of(in));
+    return op.bad("scale has " + std::to_string(scales) + " elements, want the " + std::to_string(in[axis]) +
+                  " of axis " + std::to_string(axis) + " of the input's shape " + text_of(in));
   return Channels{product(in, 0, axis), in[axis], product(in, axis + 1, in.size())};
 }
 
@@ -64,11 +67,13 @@ constexpr TypeMask kQuantized = kI8 | kU8 | types_of(BELAY_DT_INT16, BELAY_DT_UI
 Status prepare_quantize(OpContext& op) {
   const uint32_t scale_type = op.dtype(0) == BELAY_DT_INT32 ? BELAY_DT_FLOAT32 : op.dtype(0);
   if (op.dtype(1) != scale_type)
-    return op.bad("scale is of type " + std::string(dtype_name(op.dtype(1))) + ", want " + std::string(dtype_name(scale_type)));
+    return op.bad("scale is of type " + std::string(dtype_name(op.dtype(1))) + ", want " +
+                  std::string(dtype_name(scale_type)));
   BELAY_ASSIGN(const Channels c, channels_of(op));
   uint32_t to = op.has(2) ? op.dtype(2) : BELAY_DT_UINT8;
   if (!op.has(2) && op.attr().int_or("output_dtype", 0)) to = uint32_t(op.attr().int_or("output_dtype", 0));
-  if (!(type_bit(to) & kQuantized)) return op.bad("output type " + std::string(dtype_name(to)) + " is not supported", Code::kUnimplemented);
+  if (!(type_bit(to) & kQuantized))
+    return op.bad("output type " + std::string(dtype_name(to)) + " is not supported", Code::kUnimplemented);
   BELAY_TRY(op.output(0, to, op.dims(0)));
   dispatch<kF32 | kF16 | kBf16 | kI32>(op.dtype(0), [&](auto from_tag) {
     using From = typename decltype(from_tag)::type;
@@ -77,7 +82,8 @@ Status prepare_quantize(OpContext& op) {
       const Quantize<From, To> kernel{c, op.has(2)};
       if (c.outer * c.channels == 1)
         op.kernel([kernel](const Run& run) {
-          run.parallel(kernel.c.inner, grain_of(0.7), [&](int64_t begin, int64_t end) { kernel.loop(run, 0, begin, end); });
+          run.parallel(kernel.c.inner, grain_of(0.7),
+                       [&](int64_t begin, int64_t end) { kernel.loop(run, 0, begin, end); });
         });
       else
         op.kernel(kernel);
@@ -101,7 +107,8 @@ Status prepare_dequantize(OpContext& op) {
         const int64_t total = c.outer * c.channels * c.inner;
         run.parallel(total, grain_of(0.5), [&](int64_t begin, int64_t end) {
           while (begin < end) {
-            const int64_t line = begin / c.inner, channel = line % c.channels, stop = std::min(end, (line + 1) * c.inner);
+            const int64_t line = begin / c.inner, channel = line % c.channels,
+                          stop = std::min(end, (line + 1) * c.inner);
             const float scale = Compute<To>::load(run.in<To>(1)[channel]);
             const int64_t zero = has_zero ? int64_t(run.in<From>(2)[channel]) : 0;
             const From* x = run.in<From>(0);
@@ -149,11 +156,20 @@ Status prepare_dynamic_quantize(OpContext& op) {
 }  // namespace
 
 void add_quantize(Registry& registry) {
-  registry.add({.op = "QuantizeLinear", .prepare = prepare_quantize, .types = {kF32 | kF16 | kBf16 | kI32, kF32 | kF16 | kBf16, kQuantized},
-                .min_inputs = 2, .max_inputs = 3});
-  registry.add({.op = "DequantizeLinear", .prepare = prepare_dequantize, .types = {kQuantized | kI32, kF32 | kF16 | kBf16, kQuantized | kI32},
-                .min_inputs = 2, .max_inputs = 3});
-  registry.add({.op = "DynamicQuantizeLinear", .prepare = prepare_dynamic_quantize, .types = {kF32}, .max_outputs = 3});
+  registry.add({.op = "QuantizeLinear",
+                .prepare = prepare_quantize,
+                .types = {kF32 | kF16 | kBf16 | kI32, kF32 | kF16 | kBf16, kQuantized},
+                .min_inputs = 2,
+                .max_inputs = 3});
+  registry.add({.op = "DequantizeLinear",
+                .prepare = prepare_dequantize,
+                .types = {kQuantized | kI32, kF32 | kF16 | kBf16, kQuantized | kI32},
+                .min_inputs = 2,
+                .max_inputs = 3});
+  registry.add({.op = "DynamicQuantizeLinear",
+                .prepare = prepare_dynamic_quantize,
+                .types = {kF32},
+                .max_outputs = 3});
 }
 
 }  // namespace belay::cpu

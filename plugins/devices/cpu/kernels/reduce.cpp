@@ -12,13 +12,19 @@ enum class Reduce : uint8_t { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum,
 
 Fold fold_of(Reduce op) {
   switch (op) {
-    case Reduce::kMax: return Fold::kMax;
-    case Reduce::kMin: return Fold::kMin;
-    case Reduce::kProd: return Fold::kProd;
-    case Reduce::kL1: return Fold::kSumAbs;
+    case Reduce::kMax:
+      return Fold::kMax;
+    case Reduce::kMin:
+      return Fold::kMin;
+    case Reduce::kProd:
+      return Fold::kProd;
+    case Reduce::kL1:
+      return Fold::kSumAbs;
     case Reduce::kL2:
-    case Reduce::kSumSquare: return Fold::kSumSquare;
-    default: return Fold::kSum;
+    case Reduce::kSumSquare:
+      return Fold::kSumSquare;
+    default:
+      return Fold::kSum;
   }
 }
 
@@ -27,11 +33,16 @@ template <class C>
 C finished(Reduce op, C value, int64_t count) {
   switch (op) {
     case Reduce::kMean:
-      if constexpr (std::is_integral_v<C>) return count ? C(value / C(count)) : C(0);
-      else return value / C(count);
-    case Reduce::kL2: return convert<C>(std::sqrt(double(value)));
-    case Reduce::kLogSum: return convert<C>(std::log(double(value)));
-    default: return value;
+      if constexpr (std::is_integral_v<C>)
+        return count ? C(value / C(count)) : C(0);
+      else
+        return value / C(count);
+    case Reduce::kL2:
+      return convert<C>(std::sqrt(double(value)));
+    case Reduce::kLogSum:
+      return convert<C>(std::log(double(value)));
+    default:
+      return value;
   }
 }
 
@@ -53,13 +64,20 @@ Plan plan_of(const Dims& dims, const std::vector<bool>& reduce, uint32_t dtype, 
     (reduce[d] ? reduced_strides : kept_strides).push_back(strides[d]);
     if (dims[d] != 1) inner_reduced = reduce[d];
   }
-  Plan plan{Walk(kept, {kept_strides}), Walk(reduced, {reduced_strides}), product(kept), product(reduced), inner_reduced, dtype, op};
+  Plan plan{Walk(kept, {kept_strides}),
+            Walk(reduced, {reduced_strides}),
+            product(kept),
+            product(reduced),
+            inner_reduced,
+            dtype,
+            op};
   for (Walk* walk : {&plan.kept, &plan.reduced})
     if (walk->rank() == 0) walk->dims = {1}, walk->strides = {{1}};
   return plan;
 }
 
-// ---- float, half, bfloat16 -------------------------------------------------------------------------------------------
+// ---- float, half, bfloat16
+// -------------------------------------------------------------------------------------------
 
 constexpr int64_t kRun = 2048;  // floats summed in one go; the sums of runs are joined in double
 
@@ -71,15 +89,19 @@ struct FloatReduce {
     if (plan.kept_count == 0) return;
     if (plan.reduced_count == 0) return empty(run);
     if (plan.inner_reduced) {
-      if (plan.kept_count == 1 && plan.reduced.rank() == 1 && plan.reduced.dims[0] >= 64 * kRun) return long_run(run);
-      run.parallel(plan.kept_count, grain_of(5 + ns * double(plan.reduced_count)), [&](int64_t begin, int64_t end) {
-        for_runs<1>(plan.kept, 0, begin, end, [&](int64_t i, const int64_t* offset) { store(run, i, one(run, offset[0])); });
-      });
+      if (plan.kept_count == 1 && plan.reduced.rank() == 1 && plan.reduced.dims[0] >= 64 * kRun)
+        return long_run(run);
+      run.parallel(
+          plan.kept_count, grain_of(5 + ns * double(plan.reduced_count)), [&](int64_t begin, int64_t end) {
+            for_runs<1>(plan.kept, 0, begin, end,
+                        [&](int64_t i, const int64_t* offset) { store(run, i, one(run, offset[0])); });
+          });
     } else {
       // Columns side by side: pieces of at most kBlock of them, so that the sums stay in the cache.
       const int64_t inner = plan.kept.dims.back(), pieces = (inner + kPiece - 1) / kPiece;
       const int64_t outer = plan.kept_count / inner;
-      run.parallel(outer * pieces, grain_of(ns * double(plan.reduced_count) * double(std::min(inner, kPiece))),
+      run.parallel(outer * pieces,
+                   grain_of(ns * double(plan.reduced_count) * double(std::min(inner, kPiece))),
                    [&](int64_t begin, int64_t end) { columns(run, pieces, begin, end); });
     }
   }
@@ -106,10 +128,14 @@ struct FloatReduce {
   // Joins the folds of two runs.
   static double join(Fold fold, double a, double b) {
     switch (fold) {
-      case Fold::kMax: return a >= b || a != a ? a : b;
-      case Fold::kMin: return a <= b || a != a ? a : b;
-      case Fold::kProd: return a * b;
-      default: return a + b;
+      case Fold::kMax:
+        return a >= b || a != a ? a : b;
+      case Fold::kMin:
+        return a <= b || a != a ? a : b;
+      case Fold::kProd:
+        return a * b;
+      default:
+        return a + b;
     }
   }
   // Calls f(offset of a run, n) for all that is reduced into the output element at `base`.
@@ -132,7 +158,8 @@ struct FloatReduce {
     return total;
   }
   double one(const Run& run, int64_t base) const {
-    if (plan.op != Reduce::kLogSumExp) return finished(plan.op, fold(run, base, fold_of(plan.op)), plan.reduced_count);
+    if (plan.op != Reduce::kLogSumExp)
+      return finished(plan.op, fold(run, base, fold_of(plan.op)), plan.reduced_count);
     const double most = fold(run, base, Fold::kMax);
     const float shift = std::isfinite(most) ? float(most) : 0;
     float buffer[kRun];
@@ -143,7 +170,8 @@ struct FloatReduce {
     return most == INFINITY ? most : double(shift) + std::log(total);
   }
 
-  // One result of one long run: parts of fixed length, so that the result does not depend on the number of threads.
+  // One result of one long run: parts of fixed length, so that the result does not depend on the number of
+  // threads.
   void long_run(const Run& run) const {
     const int64_t length = plan.reduced.dims[0], part = 16 * kRun, parts = (length + part - 1) / part;
     double* partial = run.scratch<double>(size_t(parts));
@@ -168,7 +196,8 @@ struct FloatReduce {
       for (int64_t p = 1; p < parts; ++p) total = join(how, total, partial[p]);
       return total;
     };
-    if (plan.op != Reduce::kLogSumExp) return store(run, 0, finished(plan.op, folded(fold_of(plan.op)), length));
+    if (plan.op != Reduce::kLogSumExp)
+      return store(run, 0, finished(plan.op, folded(fold_of(plan.op)), length));
     const double most = folded(Fold::kMax);
     const float shift = std::isfinite(most) ? float(most) : 0;
     over([shift](double& to, const float* x, int64_t n, bool first) {
@@ -228,7 +257,8 @@ struct FloatReduce {
 
   void empty(const Run& run) const {
     double value = 0;
-    if (plan.op == Reduce::kMax || plan.op == Reduce::kLogSum || plan.op == Reduce::kLogSumExp) value = -INFINITY;
+    if (plan.op == Reduce::kMax || plan.op == Reduce::kLogSum || plan.op == Reduce::kLogSumExp)
+      value = -INFINITY;
     if (plan.op == Reduce::kMin) value = INFINITY;
     if (plan.op == Reduce::kProd) value = 1;
     if (plan.op == Reduce::kMean) value = NAN;
@@ -236,7 +266,8 @@ struct FloatReduce {
   }
 };
 
-// ---- double and integers ---------------------------------------------------------------------------------------------
+// ---- double and integers
+// ---------------------------------------------------------------------------------------------
 
 template <class T>
 struct PlainReduce {
@@ -247,12 +278,16 @@ struct PlainReduce {
   using Sum = std::conditional_t<kInt, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>, double>;
 
   static Sum plus(Sum a, Sum b) {
-    if constexpr (kInt) return Sum(uint64_t(a) + uint64_t(b));
-    else return a + b;
+    if constexpr (kInt)
+      return Sum(uint64_t(a) + uint64_t(b));
+    else
+      return a + b;
   }
   static Sum times(Sum a, Sum b) {
-    if constexpr (kInt) return Sum(uint64_t(a) * uint64_t(b));
-    else return a * b;
+    if constexpr (kInt)
+      return Sum(uint64_t(a) * uint64_t(b));
+    else
+      return a * b;
   }
 
   template <class F>
@@ -274,12 +309,20 @@ struct PlainReduce {
   T one(const T* base) const {
     Sum total = plan.op == Reduce::kProd ? 1 : 0;
     switch (plan.op) {
-      case Reduce::kMax: return extreme(base, true);
-      case Reduce::kMin: return extreme(base, false);
-      case Reduce::kProd: each(base, [&](T x) { total = times(total, Sum(x)); }); break;
-      case Reduce::kL1: each(base, [&](T x) { total = plus(total, x < T(0) ? times(Sum(x), Sum(-1)) : Sum(x)); }); break;
+      case Reduce::kMax:
+        return extreme(base, true);
+      case Reduce::kMin:
+        return extreme(base, false);
+      case Reduce::kProd:
+        each(base, [&](T x) { total = times(total, Sum(x)); });
+        break;
+      case Reduce::kL1:
+        each(base, [&](T x) { total = plus(total, x < T(0) ? times(Sum(x), Sum(-1)) : Sum(x)); });
+        break;
       case Reduce::kL2:
-      case Reduce::kSumSquare: each(base, [&](T x) { total = plus(total, times(Sum(x), Sum(x))); }); break;
+      case Reduce::kSumSquare:
+        each(base, [&](T x) { total = plus(total, times(Sum(x), Sum(x))); });
+        break;
       case Reduce::kLogSumExp: {
         const T most = extreme(base, true);
         const double shift = std::isfinite(double(most)) ? double(most) : 0;
@@ -287,14 +330,17 @@ struct PlainReduce {
         each(base, [&](T x) { sum += std::exp(double(x) - shift); });
         return double(most) == INFINITY ? most : convert<T>(shift + std::log(sum));
       }
-      default: each(base, [&](T x) { total = plus(total, Sum(x)); }); break;
+      default:
+        each(base, [&](T x) { total = plus(total, Sum(x)); });
+        break;
     }
     return T(finished<Sum>(plan.op, total, plan.reduced_count));
   }
   void operator()(const Run& run) const {
     run.parallel(plan.kept_count, grain_of(5 + double(plan.reduced_count)), [&](int64_t begin, int64_t end) {
-      for_runs<1>(plan.kept, 0, begin, end,
-                  [&](int64_t i, const int64_t* offset) { run.out<T>(0)[i] = one(run.in<T>(0) + offset[0]); });
+      for_runs<1>(plan.kept, 0, begin, end, [&](int64_t i, const int64_t* offset) {
+        run.out<T>(0)[i] = one(run.in<T>(0) + offset[0]);
+      });
     });
   }
 };
@@ -311,7 +357,8 @@ Status prepare_reduce(OpContext& op) {
   std::vector<bool> reduce(rank, false);
   for (const int64_t raw : axes) {
     BELAY_ASSIGN(const size_t axis, op.axis(raw, rank));
-    if (reduce[axis]) return op.bad("axes " + text_of(axes) + " name axis " + std::to_string(axis) + " twice");
+    if (reduce[axis])
+      return op.bad("axes " + text_of(axes) + " name axis " + std::to_string(axis) + " twice");
     reduce[axis] = true;
   }
   const bool nothing = axes.empty() && op.attr().int_or("noop_with_empty_axes", 0) != 0;
@@ -319,8 +366,10 @@ Status prepare_reduce(OpContext& op) {
   const bool keep = op.attr().int_or("keepdims", 1) != 0;
   Dims out;
   for (size_t d = 0; d < rank; ++d) {
-    if (!reduce[d]) out.push_back(op.dims(0)[d]);
-    else if (keep) out.push_back(1);
+    if (!reduce[d])
+      out.push_back(op.dims(0)[d]);
+    else if (keep)
+      out.push_back(1);
   }
   BELAY_TRY(op.output(0, op.dtype(0), out));
   if (nothing) {
@@ -344,7 +393,11 @@ Status prepare_reduce(OpContext& op) {
 
 void add_reduce(Registry& registry) {
   const auto add = [&](std::string_view op, PrepareFn prepare) {
-    registry.add({.op = op, .prepare = prepare, .types = {kNumeric, kIndex}, .max_inputs = 2, .host_inputs = 2,
+    registry.add({.op = op,
+                  .prepare = prepare,
+                  .types = {kNumeric, kIndex},
+                  .max_inputs = 2,
+                  .host_inputs = 2,
                   .ns_per_byte = 0.05});
   };
   add("ReduceSum", prepare_reduce<Reduce::kSum>);

@@ -2,6 +2,9 @@
 
 #include "heavy/heavy.hpp"
 
+#include <stdexcept>
+#include <string>
+
 namespace belay::cpu {
 
 // Each adds the operators of one file.
@@ -42,11 +45,18 @@ Registry::Registry() {
   add_random(*this);
 }
 
+void Registry::add(const OpDef& def) {
+  if (!ops_.emplace(std::pair{def.domain, def.op}, def).second)
+    throw std::logic_error("Operator " + std::string(def.op) + " is registered twice.");
+}
+
 const OpDef* Registry::find(std::string_view domain, std::string_view op) const {
   const auto at = ops_.find({domain, op});
   return at == ops_.end() ? nullptr : &at->second;
 }
 
-uint32_t ClaimContext::only_consumer(uint32_t value) const { return uses[value] == 1 ? last_consumer[value] : BELAY_NONE; }
+uint32_t ClaimContext::only_consumer(uint32_t value) const {
+  return uses[value] == 1 ? last_consumer[value] : BELAY_NONE;
+}
 
 }  // namespace belay::cpu

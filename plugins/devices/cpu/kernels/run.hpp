@@ -52,9 +52,9 @@ class Run {
     return exec_->fail(exec_, uint32_t(code), to_str(sentence));
   }
 
-  // Splits [0, count) into ranges of at least `grain` items and calls f(begin, end) for each, on the threads of the
-  // device; f(begin, end, part) where it takes three, with part < max_parts(). `grain` is what is worth a thread:
-  // grain_of() computes it from the cost of an item. f may throw nothing.
+  // Splits [0, count) into ranges of at least `grain` items and calls f(begin, end) for each, on the threads
+  // of the device; f(begin, end, part) where it takes three, with part < max_parts(). `grain` is what is
+  // worth a thread: grain_of() computes it from the cost of an item. f may throw nothing.
   template <class F>
   void parallel(int64_t count, int64_t grain, F&& f) const {
     if (count <= 0) return;
@@ -93,7 +93,10 @@ class Run {
   void* const* resized_;
 };
 
-// Items that take about 16 us on one thread, below which a second thread does not pay (waking one takes 7-9 us).
-inline int64_t grain_of(double ns_per_item) { return std::max<int64_t>(1, int64_t(16000.0 / std::max(ns_per_item, 1e-3))); }
+// Items that take about 16 us on one thread, below which a second thread does not pay (waking one takes 7-9
+// us).
+inline int64_t grain_of(double ns_per_item) {
+  return std::max<int64_t>(1, int64_t(16000.0 / std::max(ns_per_item, 1e-3)));
+}
 
 }  // namespace belay::cpu

@@ -7,7 +7,8 @@
 namespace belay::cpu {
 namespace {
 
-// ---- Where -----------------------------------------------------------------------------------------------------------
+// ---- Where
+// -----------------------------------------------------------------------------------------------------------
 
 template <class T>
 struct Where {
@@ -34,20 +35,21 @@ Status prepare_where(OpContext& op) {
   const Dims* shapes[] = {&op.dims(0), &op.dims(1), &op.dims(2)};
   const auto out = broadcast(shapes);
   if (!out)
-    return op.bad("shapes " + text_of(op.dims(0)) + ", " + text_of(op.dims(1)) + " and " + text_of(op.dims(2)) +
-                  " do not broadcast");
+    return op.bad("shapes " + text_of(op.dims(0)) + ", " + text_of(op.dims(1)) + " and " +
+                  text_of(op.dims(2)) + " do not broadcast");
   if (op.dtype(1) != op.dtype(2)) return op.bad("X and Y are of different types");
   BELAY_TRY(op.output(0, op.dtype(1), *out));
   const uint32_t raw = raw_type(op.dtype(1));
   dispatch_bytes(element_bytes(raw), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    op.kernel(Where<T>{product(*out), BlockReader(BELAY_DT_BOOL, op.dims(0), *out), BlockReader(raw, op.dims(1), *out),
-                       BlockReader(raw, op.dims(2), *out)});
+    op.kernel(Where<T>{product(*out), BlockReader(BELAY_DT_BOOL, op.dims(0), *out),
+                       BlockReader(raw, op.dims(1), *out), BlockReader(raw, op.dims(2), *out)});
   });
   return {};
 }
 
-// ---- Max, Min, Sum, Mean of any number of tensors --------------------------------------------------------------------
+// ---- Max, Min, Sum, Mean of any number of tensors
+// --------------------------------------------------------------------
 
 enum class Many : uint8_t { kMax, kMin, kSum, kMean };
 
@@ -59,19 +61,24 @@ void join(void* to_bytes, const void* from_bytes, int64_t n) {
   C* to = static_cast<C*>(to_bytes);
   const C* from = static_cast<const C*>(from_bytes);
   if constexpr (std::is_same_v<C, float>) {
-    constexpr Binary kBinary = kOp == Many::kMax ? Binary::kMax : kOp == Many::kMin ? Binary::kMin : Binary::kAdd;
+    constexpr Binary kBinary = kOp == Many::kMax   ? Binary::kMax
+                               : kOp == Many::kMin ? Binary::kMin
+                                                   : Binary::kAdd;
     simd().binary[size_t(kBinary)](to, 1, from, 1, to, n);
   } else {
     for (int64_t i = 0; i < n; ++i) {
-      if constexpr (kOp == Many::kMax) to[i] = to[i] > from[i] || to[i] != to[i] ? to[i] : from[i];
-      else if constexpr (kOp == Many::kMin) to[i] = to[i] < from[i] || to[i] != to[i] ? to[i] : from[i];
-      else to[i] = to[i] + from[i];
+      if constexpr (kOp == Many::kMax)
+        to[i] = to[i] > from[i] || to[i] != to[i] ? to[i] : from[i];
+      else if constexpr (kOp == Many::kMin)
+        to[i] = to[i] < from[i] || to[i] != to[i] ? to[i] : from[i];
+      else
+        to[i] = to[i] + from[i];
     }
   }
 }
 
-// All operands are read before the block of the output is written, so any of them that has the output's shape may share its
-// memory.
+// All operands are read before the block of the output is written, so any of them that has the output's shape
+// may share its memory.
 struct ManyKernel {
   int64_t count;
   uint32_t dtype;
@@ -87,13 +94,17 @@ struct ManyKernel {
         BlockBuffer buffer, total;
         for (size_t k = 0; k < readers.size(); ++k) {
           const void* from = readers[k].read(run.in<void>(k), at, n, buffer);
-          if (k == 0) std::memcpy(total.bytes, from, size_t(n * bytes));
-          else join(total.bytes, from, n);
+          if (k == 0)
+            std::memcpy(total.bytes, from, size_t(n * bytes));
+          else
+            join(total.bytes, from, n);
         }
         if (mean) divide(total, n);
         char* to = run.out<char>(0) + at * element_bytes(dtype);
-        if (narrows) narrow(dtype, reinterpret_cast<const float*>(total.bytes), to, n);
-        else std::memcpy(to, total.bytes, size_t(n * bytes));
+        if (narrows)
+          narrow(dtype, reinterpret_cast<const float*>(total.bytes), to, n);
+        else
+          std::memcpy(to, total.bytes, size_t(n * bytes));
       });
     });
   }
@@ -111,8 +122,8 @@ Status prepare_many(OpContext& op) {
   for (size_t i = 0; i < op.inputs(); ++i) {
     if (!op.has(i)) return op.bad("input " + std::to_string(i) + " is missing");
     if (op.dtype(i) != op.dtype(0))
-      return op.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(op.dtype(i))) + ", input 0 of " +
-                    std::string(dtype_name(op.dtype(0))));
+      return op.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(op.dtype(i))) +
+                    ", input 0 of " + std::string(dtype_name(op.dtype(0))));
     shapes.push_back(&op.dims(i));
   }
   const auto out = broadcast(shapes);
@@ -120,22 +131,27 @@ Status prepare_many(OpContext& op) {
   BELAY_TRY(op.output(0, op.dtype(0), *out));
   constexpr TypeMask kTypes = kOp == Many::kMax || kOp == Many::kMin ? kNumeric : kFloats;
   ManyKernel kernel{product(*out), op.dtype(0), nullptr, kOp == Many::kMean, {}};
-  dispatch<kTypes>(op.dtype(0), [&](auto tag) { kernel.join = join<kOp, compute_t<typename decltype(tag)::type>>; });
+  dispatch<kTypes>(op.dtype(0),
+                   [&](auto tag) { kernel.join = join<kOp, compute_t<typename decltype(tag)::type>>; });
   for (const Dims* shape : shapes) kernel.readers.emplace_back(op.dtype(0), *shape, *out);
   op.kernel(std::move(kernel), simd().name);
   return {};
 }
 
-// ---- ArgMax, ArgMin --------------------------------------------------------------------------------------------------
+// ---- ArgMax, ArgMin
+// --------------------------------------------------------------------------------------------------
 
 template <bool kMost>
 Status prepare_arg(OpContext& op) {
   const Dims& in = op.dims(0);
   BELAY_ASSIGN(const size_t axis, op.axis(op.attr().int_or("axis", 0), in.size()));
-  if (in[axis] == 0) return op.bad("input of shape " + text_of(in) + " has no element along axis " + std::to_string(axis));
+  if (in[axis] == 0)
+    return op.bad("input of shape " + text_of(in) + " has no element along axis " + std::to_string(axis));
   Dims out = in;
-  if (op.attr().int_or("keepdims", 1)) out[axis] = 1;
-  else out.erase(out.begin() + ptrdiff_t(axis));
+  if (op.attr().int_or("keepdims", 1))
+    out[axis] = 1;
+  else
+    out.erase(out.begin() + ptrdiff_t(axis));
   BELAY_TRY(op.output(0, BELAY_DT_INT64, out));
   const bool last = op.attr().int_or("select_last_index", 0) != 0;
   const int64_t dim = in[axis], inner = product(in, axis + 1, in.size()), lines = product(out);
@@ -150,7 +166,8 @@ Status prepare_arg(OpContext& op) {
           // The first NaN wins, as in numpy.
           for (int64_t d = 1; d < dim && best == best; ++d) {
             const compute_t<T> value = Compute<T>::load(x[d * inner]);
-            if (value != value || (kMost ? value > best : value < best) || (last && value == best)) best = value, at = d;
+            if (value != value || (kMost ? value > best : value < best) || (last && value == best))
+              best = value, at = d;
           }
           run.out<int64_t>(0)[i] = at;
         }
@@ -163,14 +180,30 @@ Status prepare_arg(OpContext& op) {
 }  // namespace
 
 void add_select(Registry& registry) {
-  registry.add({.op = "Where", .prepare = prepare_where, .types = {kBool, kMovable}, .min_inputs = 3, .max_inputs = 3});
-  registry.add({.op = "Max", .prepare = prepare_many<Many::kMax>, .types = {kNumeric}, .max_inputs = 255,
+  registry.add({.op = "Where",
+                .prepare = prepare_where,
+                .types = {kBool, kMovable},
+                .min_inputs = 3,
+                .max_inputs = 3});
+  registry.add({.op = "Max",
+                .prepare = prepare_many<Many::kMax>,
+                .types = {kNumeric},
+                .max_inputs = 255,
                 .in_place = InPlace::kElementwise});
-  registry.add({.op = "Min", .prepare = prepare_many<Many::kMin>, .types = {kNumeric}, .max_inputs = 255,
+  registry.add({.op = "Min",
+                .prepare = prepare_many<Many::kMin>,
+                .types = {kNumeric},
+                .max_inputs = 255,
                 .in_place = InPlace::kElementwise});
-  registry.add({.op = "Sum", .prepare = prepare_many<Many::kSum>, .types = {kFloats}, .max_inputs = 255,
+  registry.add({.op = "Sum",
+                .prepare = prepare_many<Many::kSum>,
+                .types = {kFloats},
+                .max_inputs = 255,
                 .in_place = InPlace::kElementwise});
-  registry.add({.op = "Mean", .prepare = prepare_many<Many::kMean>, .types = {kFloats}, .max_inputs = 255,
+  registry.add({.op = "Mean",
+                .prepare = prepare_many<Many::kMean>,
+                .types = {kFloats},
+                .max_inputs = 255,
                 .in_place = InPlace::kElementwise});
   registry.add({.op = "ArgMax", .prepare = prepare_arg<true>, .types = {kNumeric}});
   registry.add({.op = "ArgMin", .prepare = prepare_arg<false>, .types = {kNumeric}});

@@ -6,10 +6,10 @@ namespace belay::cpu {
 
 Dims dense_strides(const Dims& dims) {
   Dims strides(dims.size());
-  int64_t step = 1;
+  uint64_t step = 1;  // wraps around only where there is no element
   for (size_t d = dims.size(); d-- > 0;) {
-    strides[d] = step;
-    step *= dims[d];
+    strides[d] = int64_t(step);
+    step *= uint64_t(dims[d]);
   }
   return strides;
 }
@@ -53,9 +53,9 @@ Walk::Walk(const Dims& from, std::vector<Dims> from_strides) : strides(from_stri
     if (from[d] == 1) continue;
     bool joins = !dims.empty();
     for (size_t k = 0; joins && k < strides.size(); ++k)
-      joins = strides[k].back() == from_strides[k][d] * from[d];
+      joins = uint64_t(strides[k].back()) == uint64_t(from_strides[k][d]) * uint64_t(from[d]);
     if (joins) {
-      dims.back() *= from[d];
+      dims.back() = int64_t(uint64_t(dims.back()) * uint64_t(from[d]));
       for (size_t k = 0; k < strides.size(); ++k) strides[k].back() = from_strides[k][d];
     } else {
       dims.push_back(from[d]);

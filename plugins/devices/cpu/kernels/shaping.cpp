@@ -1,5 +1,5 @@
-// Operators whose output is made from shapes, positions or sequences more than from elements: padding, triangles,
-// reversals, shapes, ranges, fills.
+// Operators whose output is made from shapes, positions or sequences more than from elements: padding,
+// triangles, reversals, shapes, ranges, fills.
 #include "convert.hpp"
 #include "registry.hpp"
 #include "strided_copy.hpp"
@@ -10,11 +10,13 @@
 namespace belay::cpu {
 namespace {
 
-// ---- Pad -------------------------------------------------------------------------------------------------------------
+// ---- Pad
+// -------------------------------------------------------------------------------------------------------------
 
 template <class T>
 void fill_all(const Run& run, T* to, int64_t count, const T& value) {
-  run.parallel(count, grain_of(0.1 * sizeof(T)), [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, value); });
+  run.parallel(count, grain_of(0.1 * sizeof(T)),
+               [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, value); });
 }
 
 // The constant is an input (absent: 0), or an attribute in old definitions.
@@ -98,14 +100,15 @@ Status prepare_pad(OpContext& op) {
     }
   }
   if (given.size() != 2 * at.size())
-    return op.bad("pads are " + text_of(given) + ", want " + std::to_string(2 * at.size()) + " numbers for an input of shape " +
-                  text_of(in));
+    return op.bad("pads are " + text_of(given) + ", want " + std::to_string(2 * at.size()) +
+                  " numbers for an input of shape " + text_of(in));
   std::vector<int64_t> before(rank, 0), after(rank, 0);
   for (size_t k = 0; k < at.size(); ++k) before[at[k]] = given[k], after[at[k]] = given[at.size() + k];
   Dims out(rank);
   for (size_t d = 0; d < rank; ++d) {
     int64_t sum = 0;
-    if (__builtin_add_overflow(before[d], after[d], &sum) || __builtin_add_overflow(sum, in[d], &out[d]) || out[d] < 0)
+    if (__builtin_add_overflow(before[d], after[d], &sum) || __builtin_add_overflow(sum, in[d], &out[d]) ||
+        out[d] < 0)
       return op.bad("pads " + text_of(given) + " leave no dim " + std::to_string(d) + " of " + text_of(in));
   }
   BELAY_TRY(op.output(0, op.dtype(0), out));
@@ -113,7 +116,8 @@ Status prepare_pad(OpContext& op) {
   const std::string_view mode = op.attr().string_or("mode", "constant");
 
   if (mode == "constant") {
-    if (op.has(2) && op.count(2) != 1) return op.bad("constant_value has the shape " + text_of(op.dims(2)) + ", want a scalar");
+    if (op.has(2) && op.count(2) != 1)
+      return op.bad("constant_value has the shape " + text_of(op.dims(2)) + ", want a scalar");
     PadConstant kernel{{}, 0, 0, product(out), bytes, op.has(2), true, 0};
     const Dims src = dense_strides(in), dst = dense_strides(out);
     Dims inside(rank);
@@ -140,7 +144,9 @@ Status prepare_pad(OpContext& op) {
   const Dims src = dense_strides(in);
   if (product(out) > 0)
     for (size_t d = 0; d < rank; ++d) {
-      if (in[d] == 0) return op.bad("mode " + std::string(mode) + " has nothing to take from: the input has the shape " + text_of(in));
+      if (in[d] == 0)
+        return op.bad("mode " + std::string(mode) + " has nothing to take from: the input has the shape " +
+                      text_of(in));
       std::vector<int64_t>& offsets = kernel.offsets.emplace_back(size_t(out[d]));
       for (int64_t i = 0; i < out[d]; ++i) {
         const int64_t where = i - before[d];
@@ -157,13 +163,16 @@ Status prepare_pad(OpContext& op) {
   return {};
 }
 
-// ---- Trilu, EyeLike --------------------------------------------------------------------------------------------------
+// ---- Trilu, EyeLike
+// --------------------------------------------------------------------------------------------------
 
 Status prepare_trilu(OpContext& op) {
   const Dims& in = op.dims(0);
   if (in.size() < 2) return op.bad("input has the shape " + text_of(in) + ", want rank 2 at least");
-  if (op.has(1) && op.count(1) != 1) return op.bad("k has the shape " + text_of(op.dims(1)) + ", want a scalar");
-  if (op.has(1) && op.dtype(1) != BELAY_DT_INT64) return op.bad("k is of type " + std::string(dtype_name(op.dtype(1))) + ", want int64");
+  if (op.has(1) && op.count(1) != 1)
+    return op.bad("k has the shape " + text_of(op.dims(1)) + ", want a scalar");
+  if (op.has(1) && op.dtype(1) != BELAY_DT_INT64)
+    return op.bad("k is of type " + std::string(dtype_name(op.dtype(1))) + ", want int64");
   BELAY_TRY(op.output(0, op.dtype(0), in));
   const bool upper = op.attr().int_or("upper", 1) != 0, has_k = op.has(1);
   const int64_t rows = in[in.size() - 2], cols = in.back(), count = product(in, 0, in.size() - 1);
@@ -198,7 +207,8 @@ Status prepare_eye_like(OpContext& op) {
   const Dims& in = op.dims(0);
   if (in.size() != 2) return op.bad("input has the shape " + text_of(in) + ", want rank 2");
   const uint32_t dtype = uint32_t(op.attr().int_or("dtype", op.dtype(0)));
-  if (!(type_bit(dtype) & (kNumeric | kBool))) return op.bad("dtype " + std::string(dtype_name(dtype)) + " is not supported", Code::kUnimplemented);
+  if (!(type_bit(dtype) & (kNumeric | kBool)))
+    return op.bad("dtype " + std::string(dtype_name(dtype)) + " is not supported", Code::kUnimplemented);
   BELAY_TRY(op.output(0, dtype, in));
   const int64_t k = op.attr().int_or("k", 0);
   dispatch<kNumeric | kBool>(dtype, [&](auto tag) {
@@ -207,32 +217,39 @@ Status prepare_eye_like(OpContext& op) {
       T* to = run.out<T>(0);
       std::fill_n(to, rows * cols, T{});
       for (int64_t r = 0; r < rows; ++r)
-        if (k > -rows && k < cols && r + k >= 0 && r + k < cols) to[r * cols + r + k] = Compute<T>::store(compute_t<T>(1));
+        if (k > -rows && k < cols && r + k >= 0 && r + k < cols)
+          to[r * cols + r + k] = Compute<T>::store(compute_t<T>(1));
     });
   });
   return {};
 }
 
-// ---- ReverseSequence -------------------------------------------------------------------------------------------------
+// ---- ReverseSequence
+// -------------------------------------------------------------------------------------------------
 
 Status prepare_reverse_sequence(OpContext& op) {
   const Dims& in = op.dims(0);
   const int64_t batch = op.attr().int_or("batch_axis", 1), time = op.attr().int_or("time_axis", 0);
   if (in.size() < 2 || !((batch == 0 && time == 1) || (batch == 1 && time == 0)))
     return op.bad("batch_axis is " + std::to_string(batch) + " and time_axis " + std::to_string(time) +
-                  " for an input of shape " + text_of(in) + ", want 0 and 1 in some order, and rank 2 at least");
+                  " for an input of shape " + text_of(in) +
+                  ", want 0 and 1 in some order, and rank 2 at least");
   if (op.dims(1) != Dims{in[size_t(batch)]})
-    return op.bad("sequence_lens have the shape " + text_of(op.dims(1)) + ", want [" + std::to_string(in[size_t(batch)]) + "]");
-  if (op.dtype(1) != BELAY_DT_INT64) return op.bad("sequence_lens are of type " + std::string(dtype_name(op.dtype(1))) + ", want int64");
+    return op.bad("sequence_lens have the shape " + text_of(op.dims(1)) + ", want [" +
+                  std::to_string(in[size_t(batch)]) + "]");
+  if (op.dtype(1) != BELAY_DT_INT64)
+    return op.bad("sequence_lens are of type " + std::string(dtype_name(op.dtype(1))) + ", want int64");
   BELAY_TRY(op.output(0, op.dtype(0), in));
-  const int64_t inner = product(in, 2, in.size()) * element_bytes(op.dtype(0)), batches = in[size_t(batch)], times = in[size_t(time)];
+  const int64_t inner = product(in, 2, in.size()) * element_bytes(op.dtype(0)), batches = in[size_t(batch)],
+                times = in[size_t(time)];
   const int64_t batch_step = batch == 0 ? times : 1, time_step = time == 0 ? batches : 1;
   op.kernel([=](const Run& run) {
     const int64_t* lengths = run.in<int64_t>(1);
     for (int64_t b = 0; b < batches; ++b)
       if (lengths[b] < 0 || lengths[b] > times)
-        return run.fail(Code::kOutOfRange, "ReverseSequence: element " + std::to_string(b) + " of sequence_lens is " +
-                                               std::to_string(lengths[b]) + ", want 0 to " + std::to_string(times) + ".");
+        return run.fail(Code::kOutOfRange, "ReverseSequence: element " + std::to_string(b) +
+                                               " of sequence_lens is " + std::to_string(lengths[b]) +
+                                               ", want 0 to " + std::to_string(times) + ".");
     run.parallel(batches * times, grain_of(5 + double(inner) * 0.05), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t b = i / times, t = i % times, from = t < lengths[b] ? lengths[b] - 1 - t : t;
@@ -245,7 +262,8 @@ Status prepare_reverse_sequence(OpContext& op) {
   return {};
 }
 
-// ---- shapes, ranges, fills -------------------------------------------------------------------------------------------
+// ---- shapes, ranges, fills
+// -------------------------------------------------------------------------------------------
 
 Status prepare_shape(OpContext& op) {
   const int64_t rank = int64_t(op.rank(0));
@@ -278,10 +296,10 @@ Status prepare_constant_of_shape(OpContext& op) {
   uint32_t dtype = BELAY_DT_FLOAT32;
   std::string value(4, '\0');
   if (const Attribute* given = op.attr().find("value")) {
-    if (given->kind != BELAY_ATTR_TENSOR || product(given->dims) != 1 || given->bytes.size() != element_bytes(given->dtype) ||
-        !element_bytes(given->dtype))
-      return op.bad("value has the shape " + text_of(given->dims) + " and type " + std::string(dtype_name(given->dtype)) +
-                    ", want one element of a type of whole bytes");
+    if (given->kind != BELAY_ATTR_TENSOR || product(given->dims) != 1 ||
+        given->bytes.size() != element_bytes(given->dtype) || !element_bytes(given->dtype))
+      return op.bad("value has the shape " + text_of(given->dims) + " and type " +
+                    std::string(dtype_name(given->dtype)) + ", want one element of a type of whole bytes");
     dtype = given->dtype;
     value = given->bytes;
   }
@@ -290,7 +308,9 @@ Status prepare_constant_of_shape(OpContext& op) {
     using T = typename decltype(tag)::type;
     T element;
     std::memcpy(&element, value.data(), sizeof(T));
-    op.kernel([element, total = product(shape)](const Run& run) { fill_all(run, run.out<T>(0), total, element); }, "fill");
+    op.kernel(
+        [element, total = product(shape)](const Run& run) { fill_all(run, run.out<T>(0), total, element); },
+        "fill");
   });
   return {};
 }
@@ -298,7 +318,8 @@ Status prepare_constant_of_shape(OpContext& op) {
 Status prepare_range(OpContext& op) {
   const uint32_t dtype = op.dtype(0);
   for (size_t i = 0; i < 3; ++i)
-    if (op.dtype(i) != dtype || op.count(i) != 1) return op.bad("start, limit and delta are not three scalars of one type");
+    if (op.dtype(i) != dtype || op.count(i) != 1)
+      return op.bad("start, limit and delta are not three scalars of one type");
   std::vector<int64_t> whole;  // integers, without a detour over double
   std::vector<double> real;
   const bool is_float = (type_bit(dtype) & kFloats) != 0;
@@ -316,13 +337,14 @@ Status prepare_range(OpContext& op) {
   if (!is_float) {
     if (whole[2] == 0) return op.bad("delta is 0");
     const bool up = whole[2] > 0;
-    const uint64_t span = up ? uint64_t(whole[1]) - uint64_t(whole[0]) : uint64_t(whole[0]) - uint64_t(whole[1]);
+    const uint64_t span =
+        up ? uint64_t(whole[1]) - uint64_t(whole[0]) : uint64_t(whole[0]) - uint64_t(whole[1]);
     const uint64_t step = up ? uint64_t(whole[2]) : 0 - uint64_t(whole[2]);
     if (up ? whole[1] > whole[0] : whole[1] < whole[0]) count = int64_t((span - 1) / step) + 1;
   } else {
     if (!(real[2] != 0) || !std::isfinite(real[0]) || !std::isfinite(real[1]) || !std::isfinite(real[2]))
-      return op.bad("start " + std::to_string(real[0]) + ", limit " + std::to_string(real[1]) + " and delta " +
-                    std::to_string(real[2]) + " make no finite range");
+      return op.bad("start " + std::to_string(real[0]) + ", limit " + std::to_string(real[1]) +
+                    " and delta " + std::to_string(real[2]) + " make no finite range");
     const double steps = std::ceil((real[1] - real[0]) / real[2]);
     if (steps > 1e15) return op.bad("the range would have " + std::to_string(steps) + " elements");
     count = steps > 0 ? int64_t(steps) : 0;
@@ -333,7 +355,8 @@ Status prepare_range(OpContext& op) {
     using C = compute_t<T>;
     if constexpr (std::is_integral_v<C>)
       op.kernel([=, start = whole[0], delta = whole[2]](const Run& run) {
-        for (int64_t i = 0; i < count; ++i) run.out<T>(0)[i] = T(uint64_t(start) + uint64_t(i) * uint64_t(delta));
+        for (int64_t i = 0; i < count; ++i)
+          run.out<T>(0)[i] = T(uint64_t(start) + uint64_t(i) * uint64_t(delta));
       });
     else
       op.kernel([=, start = C(real[0]), delta = C(real[2])](const Run& run) {
@@ -347,18 +370,34 @@ Status prepare_range(OpContext& op) {
 
 void add_shaping(Registry& registry) {
   constexpr TypeMask kAny = kMovable | type_bit(BELAY_DT_STRING);
-  registry.add({.op = "Pad", .prepare = prepare_pad, .types = {kMovable, kIndex, kMovable, kIndex}, .max_inputs = 4,
+  registry.add({.op = "Pad",
+                .prepare = prepare_pad,
+                .types = {kMovable, kIndex, kMovable, kIndex},
+                .max_inputs = 4,
                 .host_inputs = 0b1010});
-  registry.add({.op = "Trilu", .prepare = prepare_trilu, .types = {kMovable, kI64}, .max_inputs = 2,
+  registry.add({.op = "Trilu",
+                .prepare = prepare_trilu,
+                .types = {kMovable, kI64},
+                .max_inputs = 2,
                 .in_place = InPlace::kFirst});
   registry.add({.op = "EyeLike", .prepare = prepare_eye_like, .types = {kNumeric | kBool}});
-  registry.add({.op = "ReverseSequence", .prepare = prepare_reverse_sequence, .types = {kMovable, kI64}, .min_inputs = 2,
+  registry.add({.op = "ReverseSequence",
+                .prepare = prepare_reverse_sequence,
+                .types = {kMovable, kI64},
+                .min_inputs = 2,
                 .max_inputs = 2});
   registry.add({.op = "Shape", .prepare = prepare_shape, .types = {kAny}, .ns_per_byte = 0});
   registry.add({.op = "Size", .prepare = prepare_size, .types = {kAny}, .ns_per_byte = 0});
-  registry.add({.op = "ConstantOfShape", .prepare = prepare_constant_of_shape, .types = {kI64}, .host_inputs = 1,
+  registry.add({.op = "ConstantOfShape",
+                .prepare = prepare_constant_of_shape,
+                .types = {kI64},
+                .host_inputs = 1,
                 .host_for_shape = true});
-  registry.add({.op = "Range", .prepare = prepare_range, .types = {kNumeric}, .min_inputs = 3, .max_inputs = 3,
+  registry.add({.op = "Range",
+                .prepare = prepare_range,
+                .types = {kNumeric},
+                .min_inputs = 3,
+                .max_inputs = 3,
                 .host_inputs = 7});
 }
 

@@ -13,7 +13,8 @@ namespace {
 
 using Complex = std::complex<double>;
 
-// ---- windows ---------------------------------------------------------------------------------------------------------
+// ---- windows
+// ---------------------------------------------------------------------------------------------------------
 
 // a - b * cos(2 pi n / N) + c * cos(4 pi n / N)
 Status prepare_window(OpContext& op, double a, double b, double c) {
@@ -21,14 +22,17 @@ Status prepare_window(OpContext& op, double a, double b, double c) {
   if (given.size() != 1 || given[0] < 0) return op.bad("size is no scalar of 0 or more");
   const int64_t size = given[0], period = op.attr().int_or("periodic", 1) ? size : size - 1;
   const uint32_t dtype = uint32_t(op.attr().int_or("output_datatype", BELAY_DT_FLOAT32));
-  if (!(type_bit(dtype) & kNumeric)) return op.bad("output_datatype " + std::string(dtype_name(dtype)) + " is not supported", Code::kUnimplemented);
+  if (!(type_bit(dtype) & kNumeric))
+    return op.bad("output_datatype " + std::string(dtype_name(dtype)) + " is not supported",
+                  Code::kUnimplemented);
   BELAY_TRY(op.output(0, dtype, {size}));
   dispatch<kNumeric>(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     op.kernel([=](const Run& run) {
       for (int64_t n = 0; n < size; ++n) {
         const double phase = period > 0 ? 2 * std::numbers::pi * double(n) / double(period) : 0;
-        run.out<T>(0)[n] = Compute<T>::store(convert<compute_t<T>>(a - b * std::cos(phase) + c * std::cos(2 * phase)));
+        run.out<T>(0)[n] =
+            Compute<T>::store(convert<compute_t<T>>(a - b * std::cos(phase) + c * std::cos(2 * phase)));
       }
     });
   });
@@ -38,10 +42,11 @@ Status prepare_hann(OpContext& op) { return prepare_window(op, 0.5, 0.5, 0); }
 Status prepare_hamming(OpContext& op) { return prepare_window(op, 25.0 / 46, 21.0 / 46, 0); }
 Status prepare_blackman(OpContext& op) { return prepare_window(op, 0.42, 0.5, 0.08); }
 
-// ---- Fourier transforms ----------------------------------------------------------------------------------------------
+// ---- Fourier transforms
+// ----------------------------------------------------------------------------------------------
 
-// A transform of fixed length: by powers of two, or as a convolution of the next power of two that is long enough
-// (Bluestein). Immutable; `work` is the caller's.
+// A transform of fixed length: by powers of two, or as a convolution of the next power of two that is long
+// enough (Bluestein). Immutable; `work` is the caller's.
 class Fourier {
  public:
   Fourier(size_t n, bool inverse) : n_(n), inverse_(inverse) {
@@ -122,14 +127,16 @@ Status prepare_dft(OpContext& op) {
     if (given.size() != 1) return op.bad("dft_length is no scalar");
     length = given[0];
   }
-  if (length < 1 || length > kLongest) return op.bad("the transform has " + std::to_string(length) + " points, want 1 to 2^26");
+  if (length < 1 || length > kLongest)
+    return op.bad("the transform has " + std::to_string(length) + " points, want 1 to 2^26");
   const bool inverse = op.attr().int_or("inverse", 0) != 0, onesided = op.attr().int_or("onesided", 0) != 0;
   if (inverse && onesided) return op.bad("inverse and onesided exclude each other");
   Dims out = in;
   out[axis] = onesided ? length / 2 + 1 : length;
   out.back() = 2;
   BELAY_TRY(op.output(0, op.dtype(0), out));
-  const int64_t parts = in.back(), dim = in[axis], bins = out[axis], inner = product(in, axis + 1, in.size() - 1);
+  const int64_t parts = in.back(), dim = in[axis], bins = out[axis],
+                inner = product(in, axis + 1, in.size() - 1);
   const auto fourier = std::make_shared<const Fourier>(size_t(length), inverse);
   dispatch<kFloats>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -169,12 +176,14 @@ Status prepare_stft(OpContext& op) {
     BELAY_ASSIGN(const std::vector<int64_t> given, op.ints(3));
     if (given.size() != 1) return op.bad("frame_length is no scalar");
     if (op.has(2) && given[0] != length)
-      return op.bad("frame_length is " + std::to_string(given[0]) + ", but the window has " + std::to_string(length) + " elements");
+      return op.bad("frame_length is " + std::to_string(given[0]) + ", but the window has " +
+                    std::to_string(length) + " elements");
     length = given[0];
   }
   if (op.has(2) && op.dtype(2) != op.dtype(0)) return op.bad("window and signal are of different types");
   if (length < 1 || length > in[1] || length > kLongest)
-    return op.bad("a frame has " + std::to_string(length) + " elements, want 1 to the signal's " + std::to_string(in[1]));
+    return op.bad("a frame has " + std::to_string(length) + " elements, want 1 to the signal's " +
+                  std::to_string(in[1]));
   const bool onesided = op.attr().int_or("onesided", 1) != 0;
   if (onesided && parts == 2) return op.bad("onesided is 1 for a complex signal");
   const int64_t frames = (in[1] - length) / step + 1, bins = onesided ? length / 2 + 1 : length;
@@ -207,21 +216,27 @@ Status prepare_stft(OpContext& op) {
   return {};
 }
 
-// ---- MelWeightMatrix -------------------------------------------------------------------------------------------------
+// ---- MelWeightMatrix
+// -------------------------------------------------------------------------------------------------
 
 // Triangles over the bins of a spectrogram, evenly spaced on the mel scale.
 Status prepare_mel_weights(OpContext& op) {
   double value[5];
   for (size_t i = 0; i < 5; ++i) {
     BELAY_ASSIGN(const std::vector<double> given, op.numbers(i));
-    if (given.size() != 1) return op.bad("input " + std::to_string(i) + " has the shape " + text_of(op.dims(i)) + ", want a scalar");
+    if (given.size() != 1)
+      return op.bad("input " + std::to_string(i) + " has the shape " + text_of(op.dims(i)) +
+                    ", want a scalar");
     value[i] = given[0];
   }
-  if (!(value[0] >= 0 && value[0] < 1e6 && value[1] >= 0 && value[1] < 1e8 && value[2] > 0 && value[3] >= 0 && value[4] >= value[3] && value[4] < 1e12))
+  if (!(value[0] >= 0 && value[0] < 1e6 && value[1] >= 0 && value[1] < 1e8 && value[2] > 0 && value[3] >= 0 &&
+        value[4] >= value[3] && value[4] < 1e12))
     return op.bad("num_mel_bins, dft_length, sample_rate or the edges are out of range");
   const int64_t mels = int64_t(value[0]), length = int64_t(value[1]), bins = length / 2 + 1;
   const uint32_t dtype = uint32_t(op.attr().int_or("output_datatype", BELAY_DT_FLOAT32));
-  if (!(type_bit(dtype) & kNumeric)) return op.bad("output_datatype " + std::string(dtype_name(dtype)) + " is not supported", Code::kUnimplemented);
+  if (!(type_bit(dtype) & kNumeric))
+    return op.bad("output_datatype " + std::string(dtype_name(dtype)) + " is not supported",
+                  Code::kUnimplemented);
   BELAY_TRY(op.output(0, dtype, {bins, mels}));
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double low = mel(value[3]), step = (mel(value[4]) - low) / double(mels + 2);
@@ -241,7 +256,8 @@ Status prepare_mel_weights(OpContext& op) {
           if (bin < bins) out[bin * mels + i] = Compute<T>::store(convert<compute_t<T>>(weight));
         };
         if (center == from) set(center, 1);
-        for (int64_t j = from; center > from && j <= center; ++j) set(j, double(j - from) / double(center - from));
+        for (int64_t j = from; center > from && j <= center; ++j)
+          set(j, double(j - from) / double(center - from));
         for (int64_t j = center; j < to; ++j) set(j, double(to - j) / double(to - center));
       }
     });
@@ -255,12 +271,25 @@ void add_signal(Registry& registry) {
   registry.add({.op = "HannWindow", .prepare = prepare_hann, .types = {kIndex}, .host_inputs = 1});
   registry.add({.op = "HammingWindow", .prepare = prepare_hamming, .types = {kIndex}, .host_inputs = 1});
   registry.add({.op = "BlackmanWindow", .prepare = prepare_blackman, .types = {kIndex}, .host_inputs = 1});
-  registry.add({.op = "DFT", .prepare = prepare_dft, .types = {kFloats, kIndex, kIndex}, .max_inputs = 3, .host_inputs = 6,
+  registry.add({.op = "DFT",
+                .prepare = prepare_dft,
+                .types = {kFloats, kIndex, kIndex},
+                .max_inputs = 3,
+                .host_inputs = 6,
                 .ns_per_byte = 5});
-  registry.add({.op = "STFT", .prepare = prepare_stft, .types = {kFloats, kIndex, kFloats, kIndex}, .min_inputs = 2,
-                .max_inputs = 4, .host_inputs = 0b1010, .ns_per_byte = 5});
-  registry.add({.op = "MelWeightMatrix", .prepare = prepare_mel_weights, .types = {kIndex, kIndex, kIndex, kFloats},
-                .min_inputs = 5, .max_inputs = 5, .host_inputs = 31});
+  registry.add({.op = "STFT",
+                .prepare = prepare_stft,
+                .types = {kFloats, kIndex, kFloats, kIndex},
+                .min_inputs = 2,
+                .max_inputs = 4,
+                .host_inputs = 0b1010,
+                .ns_per_byte = 5});
+  registry.add({.op = "MelWeightMatrix",
+                .prepare = prepare_mel_weights,
+                .types = {kIndex, kIndex, kIndex, kFloats},
+                .min_inputs = 5,
+                .max_inputs = 5,
+                .host_inputs = 31});
 }
 
 }  // namespace belay::cpu

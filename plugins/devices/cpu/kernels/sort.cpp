@@ -10,8 +10,8 @@
 namespace belay::cpu {
 namespace {
 
-// An unsigned number that is ordered as the value is, so that sorting is compiled once for all types. Both zeros are one
-// number; NaN is above everything.
+// An unsigned number that is ordered as the value is, so that sorting is compiled once for all types. Both
+// zeros are one number; NaN is above everything.
 template <class T>
 uint64_t order_key(T element) {
   const auto x = Compute<T>::load(element);
@@ -21,7 +21,7 @@ uint64_t order_key(T element) {
     const uint64_t bits = std::bit_cast<uint64_t>(double(x) + 0.0);
     return bits >> 63 ? ~bits : bits | uint64_t{1} << 63;
   } else if constexpr (std::is_signed_v<C>) {
-    return uint64_t(int64_t(x)) ^ uint64_t{1} << 63;
+    return uint64_t(int64_t(x)) ^ uint64_t { 1 } << 63;
   } else {
     return uint64_t(x);
   }
@@ -40,7 +40,8 @@ ReadKeys key_reader(uint32_t dtype) {
   return reader;
 }
 
-// ---- TopK ------------------------------------------------------------------------------------------------------------
+// ---- TopK
+// ------------------------------------------------------------------------------------------------------------
 
 // Of equal elements the one with the lower index comes first; NaN counts as larger than all.
 struct TopK {
@@ -64,7 +65,9 @@ struct TopK {
     const char* x = run.in<char>(0) + (i / inner * dim * inner + i % inner) * bytes;
     read(x, inner, keys, dim);
     for (int64_t d = 0; d < dim; ++d) entries[d] = {largest ? ~keys[d] : keys[d], d};
-    const auto before = [](const Entry& a, const Entry& b) { return a.key != b.key ? a.key < b.key : a.index < b.index; };
+    const auto before = [](const Entry& a, const Entry& b) {
+      return a.key != b.key ? a.key < b.key : a.index < b.index;
+    };
     if (k < dim) std::nth_element(entries, entries + k, entries + dim, before);
     std::sort(entries, entries + k, before);
     const int64_t to = i / inner * k * inner + i % inner;
@@ -92,12 +95,13 @@ Status prepare_top_k(OpContext& op) {
   BELAY_TRY(op.output(0, op.dtype(0), out));
   BELAY_TRY(op.output(1, BELAY_DT_INT64, out));
   const int64_t inner = product(in, axis + 1, in.size());
-  op.kernel(TopK{key_reader(op.dtype(0)), k, dim, inner, product(in, 0, axis) * inner, element_bytes(op.dtype(0)),
-                 op.attr().int_or("largest", 1) != 0});
+  op.kernel(TopK{key_reader(op.dtype(0)), k, dim, inner, product(in, 0, axis) * inner,
+                 element_bytes(op.dtype(0)), op.attr().int_or("largest", 1) != 0});
   return {};
 }
 
-// ---- NonZero, Compress -----------------------------------------------------------------------------------------------
+// ---- NonZero, Compress
+// -----------------------------------------------------------------------------------------------
 
 Status prepare_non_zero(OpContext& op) {
   BELAY_TRY(op.output_dynamic(0, BELAY_DT_INT64));
@@ -134,7 +138,8 @@ Status prepare_compress(OpContext& op) {
     BELAY_ASSIGN(axis, op.axis(op.attr().int_or("axis", 0), in.size()));
   }
   if (op.dims(1)[0] > in[axis])
-    return op.bad("condition has " + std::to_string(op.dims(1)[0]) + " elements, want at most " + std::to_string(in[axis]));
+    return op.bad("condition has " + std::to_string(op.dims(1)[0]) + " elements, want at most " +
+                  std::to_string(in[axis]));
   BELAY_TRY(op.output_dynamic(0, op.dtype(0)));
   const int64_t run_bytes = product(in, axis + 1, in.size()) * element_bytes(op.dtype(0));
   op.kernel([in, axis, run_bytes, length = op.dims(1)[0]](const Run& run) {
@@ -154,10 +159,11 @@ Status prepare_compress(OpContext& op) {
   return {};
 }
 
-// ---- Unique ----------------------------------------------------------------------------------------------------------
+// ---- Unique
+// ----------------------------------------------------------------------------------------------------------
 
-// Slices along an axis (or elements of the flattened tensor) that differ from each other, with where each was first, which
-// one each is, and how often it came. All NaN are the same.
+// Slices along an axis (or elements of the flattened tensor) that differ from each other, with where each was
+// first, which one each is, and how often it came. All NaN are the same.
 struct Unique {
   ReadKeys read;
   Dims in;  // with `axis` the one of interest
@@ -173,7 +179,8 @@ struct Unique {
     const auto compare = [&](int64_t a, int64_t b) {
       for (int64_t o = 0; o < outer; ++o)
         for (int64_t i = 0; i < inner; ++i) {
-          const uint64_t p = keys[size_t((o * dim + a) * inner + i)], q = keys[size_t((o * dim + b) * inner + i)];
+          const uint64_t p = keys[size_t((o * dim + a) * inner + i)],
+                         q = keys[size_t((o * dim + b) * inner + i)];
           if (p != q) return p < q ? -1 : 1;
         }
       return 0;
@@ -189,7 +196,9 @@ struct Unique {
     // In the order of first appearance where the sorted one is not wanted.
     std::vector<int64_t> rank(first.size()), place(first.size());
     std::iota(rank.begin(), rank.end(), 0);
-    if (!sorted) std::sort(rank.begin(), rank.end(), [&](int64_t a, int64_t b) { return first[size_t(a)] < first[size_t(b)]; });
+    if (!sorted)
+      std::sort(rank.begin(), rank.end(),
+                [&](int64_t a, int64_t b) { return first[size_t(a)] < first[size_t(b)]; });
     for (size_t k = 0; k < rank.size(); ++k) place[size_t(rank[k])] = int64_t(k);
 
     const int64_t count = int64_t(first.size()), slice = inner * bytes;
@@ -205,12 +214,13 @@ struct Unique {
     for (size_t k = 0; k < rank.size(); ++k) {
       const int64_t from = first[size_t(rank[k])];
       for (int64_t o = 0; to[0] && o < outer; ++o)
-        std::memcpy(static_cast<char*>(to[0]) + (o * count + int64_t(k)) * slice, run.in<char>(0) + (o * dim + from) * slice,
-                    size_t(slice));
+        std::memcpy(static_cast<char*>(to[0]) + (o * count + int64_t(k)) * slice,
+                    run.in<char>(0) + (o * dim + from) * slice, size_t(slice));
       if (to[1]) static_cast<int64_t*>(to[1])[k] = from;
       if (to[3]) static_cast<int64_t*>(to[3])[k] = counts[size_t(rank[k])];
     }
-    for (size_t k = 0; to[2] && k < group.size(); ++k) static_cast<int64_t*>(to[2])[k] = place[size_t(group[k])];
+    for (size_t k = 0; to[2] && k < group.size(); ++k)
+      static_cast<int64_t*>(to[2])[k] = place[size_t(group[k])];
     return BELAY_OK;
   }
 };
@@ -225,12 +235,17 @@ Status prepare_unique(OpContext& op) {
   }
   BELAY_TRY(op.output_dynamic(0, op.dtype(0)));
   for (size_t o = 1; o < 4; ++o) BELAY_TRY(op.output_dynamic(o, BELAY_DT_INT64));
-  op.kernel(Unique{key_reader(op.dtype(0)), in, axis, element_bytes(op.dtype(0)), op.attr().int_or("sorted", 1) != 0,
+  op.kernel(Unique{key_reader(op.dtype(0)),
+                   in,
+                   axis,
+                   element_bytes(op.dtype(0)),
+                   op.attr().int_or("sorted", 1) != 0,
                    {op.wants(0), op.wants(1), op.wants(2), op.wants(3)}});
   return {};
 }
 
-// ---- CumSum ----------------------------------------------------------------------------------------------------------
+// ---- CumSum
+// ----------------------------------------------------------------------------------------------------------
 
 Status prepare_cum_sum(OpContext& op) {
   const Dims& in = op.dims(0);
@@ -239,7 +254,8 @@ Status prepare_cum_sum(OpContext& op) {
   BELAY_ASSIGN(const size_t axis, op.axis(given[0], in.size()));
   BELAY_TRY(op.output(0, op.dtype(0), in));
   const bool exclusive = op.attr().int_or("exclusive", 0) != 0, reverse = op.attr().int_or("reverse", 0) != 0;
-  const int64_t dim = in[axis], inner = product(in, axis + 1, in.size()), lines = product(in, 0, axis) * inner;
+  const int64_t dim = in[axis], inner = product(in, axis + 1, in.size()),
+                lines = product(in, 0, axis) * inner;
   dispatch<kNumeric>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
@@ -265,13 +281,31 @@ Status prepare_cum_sum(OpContext& op) {
 }  // namespace
 
 void add_sort(Registry& registry) {
-  registry.add({.op = "TopK", .prepare = prepare_top_k, .types = {kNumeric, kI64}, .max_inputs = 2, .max_outputs = 2,
-                .host_inputs = 2, .ns_per_byte = 2});
+  registry.add({.op = "TopK",
+                .prepare = prepare_top_k,
+                .types = {kNumeric, kI64},
+                .max_inputs = 2,
+                .max_outputs = 2,
+                .host_inputs = 2,
+                .ns_per_byte = 2});
   registry.add({.op = "NonZero", .prepare = prepare_non_zero, .types = {kNumeric | kBool}});
-  registry.add({.op = "Compress", .prepare = prepare_compress, .types = {kMovable, kBool}, .min_inputs = 2, .max_inputs = 2});
-  registry.add({.op = "Unique", .prepare = prepare_unique, .types = {kNumeric | kBool}, .max_outputs = 4, .ns_per_byte = 5});
-  registry.add({.op = "CumSum", .prepare = prepare_cum_sum, .types = {kNumeric, kIndex}, .min_inputs = 2, .max_inputs = 2,
-                .in_place = InPlace::kFirst, .host_inputs = 2});
+  registry.add({.op = "Compress",
+                .prepare = prepare_compress,
+                .types = {kMovable, kBool},
+                .min_inputs = 2,
+                .max_inputs = 2});
+  registry.add({.op = "Unique",
+                .prepare = prepare_unique,
+                .types = {kNumeric | kBool},
+                .max_outputs = 4,
+                .ns_per_byte = 5});
+  registry.add({.op = "CumSum",
+                .prepare = prepare_cum_sum,
+                .types = {kNumeric, kIndex},
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .in_place = InPlace::kFirst,
+                .host_inputs = 2});
 }
 
 }  // namespace belay::cpu

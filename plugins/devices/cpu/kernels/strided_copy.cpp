@@ -14,8 +14,8 @@ StridedCopy::StridedCopy(const Dims& dims, const Dims& src_strides, const Dims& 
   inner_ = walk_.dims[last];
   form_ = walk_.strides[0][last] == 1 && walk_.strides[1][last] == 1 ? Form::kRuns : Form::kElements;
 
-  // A dim that is dense in the source and one that is dense in the destination, not the same: blocks of the two are
-  // transposed in cache.
+  // A dim that is dense in the source and one that is dense in the destination, not the same: blocks of the
+  // two are transposed in cache.
   if (form_ == Form::kElements && walk_.strides[1][last] == 1 && walk_.rank() >= 2) {
     size_t dense = last;
     for (size_t d = 0; d < last; ++d)
@@ -92,7 +92,8 @@ void StridedCopy::run(const Run& run, const void* src, void* dst) const {
   const char* from = static_cast<const char*>(src);
   char* to = static_cast<char*>(dst);
   switch (form_) {
-    case Form::kEmpty: return;
+    case Form::kEmpty:
+      return;
     case Form::kTransposed: {
       const int64_t tiles = (cols_ + kTile - 1) / kTile;
       const double ns = double(rows_ * std::min(cols_, kTile)) * 0.3 * bytes_ / 4;

@@ -1,4 +1,5 @@
-// Copies between two arrays that are walked with strides: what transposing, slicing, joining, tiling and padding come to.
+// Copies between two arrays that are walked with strides: what transposing, slicing, joining, tiling and
+// padding come to.
 #pragma once
 
 #include "run.hpp"
@@ -24,9 +25,11 @@ class StridedCopy {
   Walk walk_;  // strides[0]: source, strides[1]: destination
   uint32_t bytes_ = 1;
   Form form_ = Form::kEmpty;
-  int64_t inner_ = 1;           // elements of a run (kRuns, kElements)
-  int64_t rows_ = 1, cols_ = 1; // of a transposed block: rows are contiguous in the destination, columns in the source
-  int64_t row_step_ = 0, col_step_ = 0;  // source step from row to row; destination step from column to column
+  int64_t inner_ = 1;  // elements of a run (kRuns, kElements)
+  int64_t rows_ = 1,
+          cols_ = 1;  // of a transposed block: rows are contiguous in the destination, columns in the source
+  int64_t row_step_ = 0,
+          col_step_ = 0;  // source step from row to row; destination step from column to column
 };
 
 }  // namespace belay::cpu

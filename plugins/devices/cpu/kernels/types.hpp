@@ -25,15 +25,17 @@ inline constexpr TypeMask kF32 = type_bit(BELAY_DT_FLOAT32), kF64 = type_bit(BEL
                           kU8 = type_bit(BELAY_DT_UINT8), kI32 = type_bit(BELAY_DT_INT32),
                           kI64 = type_bit(BELAY_DT_INT64);
 inline constexpr TypeMask kFloats = kF32 | kF64 | kF16 | kBf16;
-inline constexpr TypeMask kSignedInts = types_of(BELAY_DT_INT8, BELAY_DT_INT16, BELAY_DT_INT32, BELAY_DT_INT64);
+inline constexpr TypeMask kSignedInts =
+    types_of(BELAY_DT_INT8, BELAY_DT_INT16, BELAY_DT_INT32, BELAY_DT_INT64);
 inline constexpr TypeMask kUnsignedInts =
     types_of(BELAY_DT_UINT8, BELAY_DT_UINT16, BELAY_DT_UINT32, BELAY_DT_UINT64);
 inline constexpr TypeMask kInts = kSignedInts | kUnsignedInts;
 inline constexpr TypeMask kNumeric = kFloats | kInts;
 inline constexpr TypeMask kIndex = kI32 | kI64;
 inline constexpr TypeMask kComplex = types_of(BELAY_DT_COMPLEX64, BELAY_DT_COMPLEX128);
-inline constexpr TypeMask kFloat8 = types_of(BELAY_DT_FLOAT8E4M3FN, BELAY_DT_FLOAT8E4M3FNUZ, BELAY_DT_FLOAT8E5M2,
-                                             BELAY_DT_FLOAT8E5M2FNUZ, BELAY_DT_FLOAT8E8M0);
+inline constexpr TypeMask kFloat8 =
+    types_of(BELAY_DT_FLOAT8E4M3FN, BELAY_DT_FLOAT8E4M3FNUZ, BELAY_DT_FLOAT8E5M2, BELAY_DT_FLOAT8E5M2FNUZ,
+             BELAY_DT_FLOAT8E8M0);
 // Whatever fills whole bytes: what is only moved is moved by its size.
 inline constexpr TypeMask kMovable = kNumeric | kBool | kComplex | kFloat8;
 
@@ -90,17 +92,17 @@ struct Tag {
   using type = T;
 };
 
-// Calls f(Tag<T>) with the C++ type of `dtype`, if it is one of the types in `kMask`; else returns false. bool is
-// uint8_t under its own number: give kBool to have it called with Tag<bool>.
+// Calls f(Tag<T>) with the C++ type of `dtype`, if it is one of the types in `kMask`; else returns false.
+// bool is uint8_t under its own number: give kBool to have it called with Tag<bool>.
 template <TypeMask kMask, class F>
 bool dispatch(uint32_t dtype, F&& f) {
   switch (dtype) {
-#define BELAY_CASE(number, T)                     \
-  case number:                                    \
+#define BELAY_CASE(number, T)                        \
+  case number:                                       \
     if constexpr ((kMask & type_bit(number)) != 0) { \
-      f(Tag<T>{});                                \
-      return true;                                \
-    }                                             \
+      f(Tag<T>{});                                   \
+      return true;                                   \
+    }                                                \
     break;
     BELAY_CASE(BELAY_DT_FLOAT32, float)
     BELAY_CASE(BELAY_DT_FLOAT64, double)
@@ -118,7 +120,8 @@ bool dispatch(uint32_t dtype, F&& f) {
     BELAY_CASE(BELAY_DT_COMPLEX64, std::complex<float>)
     BELAY_CASE(BELAY_DT_COMPLEX128, std::complex<double>)
 #undef BELAY_CASE
-    default: break;
+    default:
+      break;
   }
   return false;
 }
@@ -152,12 +155,23 @@ struct alignas(8) Bytes16 {
 template <class F>
 bool dispatch_bytes(uint32_t bytes, F&& f) {
   switch (bytes) {
-    case 1: f(Tag<uint8_t>{}); return true;
-    case 2: f(Tag<uint16_t>{}); return true;
-    case 4: f(Tag<uint32_t>{}); return true;
-    case 8: f(Tag<uint64_t>{}); return true;
-    case 16: f(Tag<Bytes16>{}); return true;
-    default: return false;
+    case 1:
+      f(Tag<uint8_t>{});
+      return true;
+    case 2:
+      f(Tag<uint16_t>{});
+      return true;
+    case 4:
+      f(Tag<uint32_t>{});
+      return true;
+    case 8:
+      f(Tag<uint64_t>{});
+      return true;
+    case 16:
+      f(Tag<Bytes16>{});
+      return true;
+    default:
+      return false;
   }
 }
 

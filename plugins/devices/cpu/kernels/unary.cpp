@@ -14,50 +14,94 @@ template <Unary kOp>
 double apply(double x, double a, double b) {
   const auto clip = [](double v, double low, double high) { return v < low ? low : v > high ? high : v; };
   switch (kOp) {
-    case Unary::kIdentity: return x;
-    case Unary::kAbs: return std::fabs(x);
-    case Unary::kNeg: return -x;
-    case Unary::kSqrt: return std::sqrt(x);
-    case Unary::kReciprocal: return 1 / x;
-    case Unary::kSquare: return x * x;
-    case Unary::kCeil: return std::ceil(x);
-    case Unary::kFloor: return std::floor(x);
-    case Unary::kRound: return std::nearbyint(x);
-    case Unary::kSign: return x > 0 ? 1 : x < 0 ? -1 : x == x ? 0 : x;
-    case Unary::kExp: return std::exp(x);
-    case Unary::kLog: return std::log(x);
-    case Unary::kErf: return std::erf(x);
-    case Unary::kTanh: return std::tanh(x);
-    case Unary::kSigmoid: return 1 / (1 + std::exp(-x));
-    case Unary::kSoftplus: return (x > 0 ? x : x == x ? 0 : x) + std::log1p(std::exp(-std::fabs(x)));
-    case Unary::kSoftsign: return x / (1 + std::fabs(x));
-    case Unary::kRelu: return x < 0 ? 0 : x;
-    case Unary::kClip: return clip(x, a, b);
-    case Unary::kLeakyRelu: return x < 0 ? a * x : x;
-    case Unary::kThresholded: return x <= a ? 0 : x;
-    case Unary::kElu: return x < 0 ? a * std::expm1(x) : x;
-    case Unary::kSelu: return b * (x > 0 ? x : a * std::expm1(x));
-    case Unary::kCelu: return x < 0 ? a * std::expm1(x / a) : x;
-    case Unary::kHardSigmoid: return clip(a * x + b, 0, 1);
-    case Unary::kHardSwish: return x * clip(x / 6 + 0.5, 0, 1);
-    case Unary::kSwish: return x / (1 + std::exp(-a * x));
-    case Unary::kMish: return x * std::tanh(std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))));
-    case Unary::kGelu: return 0.5 * x * (1 + std::erf(x * 0.70710678118654752440));
-    case Unary::kGeluTanh: return 0.5 * x * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-    case Unary::kShrink: return x < -a ? x + b : x > a ? x - b : x == x ? 0 : x;
-    case Unary::kAffine: return a * x + b;
-    case Unary::kSin: return std::sin(x);
-    case Unary::kCos: return std::cos(x);
-    case Unary::kTan: return std::tan(x);
-    case Unary::kAsin: return std::asin(x);
-    case Unary::kAcos: return std::acos(x);
-    case Unary::kAtan: return std::atan(x);
-    case Unary::kSinh: return std::sinh(x);
-    case Unary::kCosh: return std::cosh(x);
-    case Unary::kAsinh: return std::asinh(x);
-    case Unary::kAcosh: return std::acosh(x);
-    case Unary::kAtanh: return std::atanh(x);
-    case Unary::kCount: break;
+    case Unary::kIdentity:
+      return x;
+    case Unary::kAbs:
+      return std::fabs(x);
+    case Unary::kNeg:
+      return -x;
+    case Unary::kSqrt:
+      return std::sqrt(x);
+    case Unary::kReciprocal:
+      return 1 / x;
+    case Unary::kSquare:
+      return x * x;
+    case Unary::kCeil:
+      return std::ceil(x);
+    case Unary::kFloor:
+      return std::floor(x);
+    case Unary::kRound:
+      return std::nearbyint(x);
+    case Unary::kSign:
+      return x > 0 ? 1 : x < 0 ? -1 : x == x ? 0 : x;
+    case Unary::kExp:
+      return std::exp(x);
+    case Unary::kLog:
+      return std::log(x);
+    case Unary::kErf:
+      return std::erf(x);
+    case Unary::kTanh:
+      return std::tanh(x);
+    case Unary::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Unary::kSoftplus:
+      return (x > 0 ? x : x == x ? 0 : x) + std::log1p(std::exp(-std::fabs(x)));
+    case Unary::kSoftsign:
+      return x / (1 + std::fabs(x));
+    case Unary::kRelu:
+      return x < 0 ? 0 : x;
+    case Unary::kClip:
+      return clip(x, a, b);
+    case Unary::kLeakyRelu:
+      return x < 0 ? a * x : x;
+    case Unary::kThresholded:
+      return x <= a ? 0 : x;
+    case Unary::kElu:
+      return x < 0 ? a * std::expm1(x) : x;
+    case Unary::kSelu:
+      return b * (x > 0 ? x : a * std::expm1(x));
+    case Unary::kCelu:
+      return x < 0 ? a * std::expm1(x / a) : x;
+    case Unary::kHardSigmoid:
+      return clip(a * x + b, 0, 1);
+    case Unary::kHardSwish:
+      return x * clip(x / 6 + 0.5, 0, 1);
+    case Unary::kSwish:
+      return x / (1 + std::exp(-a * x));
+    case Unary::kMish:
+      return x * std::tanh(std::fmax(x, 0) + std::log1p(std::exp(-std::fabs(x))));
+    case Unary::kGelu:
+      return 0.5 * x * (1 + std::erf(x * 0.70710678118654752440));
+    case Unary::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    case Unary::kShrink:
+      return x < -a ? x + b : x > a ? x - b : x == x ? 0 : x;
+    case Unary::kAffine:
+      return a * x + b;
+    case Unary::kSin:
+      return std::sin(x);
+    case Unary::kCos:
+      return std::cos(x);
+    case Unary::kTan:
+      return std::tan(x);
+    case Unary::kAsin:
+      return std::asin(x);
+    case Unary::kAcos:
+      return std::acos(x);
+    case Unary::kAtan:
+      return std::atan(x);
+    case Unary::kSinh:
+      return std::sinh(x);
+    case Unary::kCosh:
+      return std::cosh(x);
+    case Unary::kAsinh:
+      return std::asinh(x);
+    case Unary::kAcosh:
+      return std::acosh(x);
+    case Unary::kAtanh:
+      return std::atanh(x);
+    case Unary::kCount:
+      break;
   }
   return x;
 }
@@ -74,8 +118,8 @@ constexpr std::array<DoubleLoop, sizeof...(kOps)> double_loops(std::index_sequen
 constexpr auto kDoubleLoops = double_loops(std::make_index_sequence<size_t(Unary::kCount)>());
 
 bool is_cheap(Unary op) {
-  return op <= Unary::kSign || (op >= Unary::kSoftsign && op <= Unary::kThresholded) || op == Unary::kHardSigmoid ||
-         op == Unary::kHardSwish || op == Unary::kShrink || op == Unary::kAffine;
+  return op <= Unary::kSign || (op >= Unary::kSoftsign && op <= Unary::kThresholded) ||
+         op == Unary::kHardSigmoid || op == Unary::kHardSwish || op == Unary::kShrink || op == Unary::kAffine;
 }
 
 struct FloatUnary {
@@ -85,7 +129,10 @@ struct FloatUnary {
   double a, b;
 
   void operator()(const Run& run) const {
-    const double ns = (is_cheap(op) ? 0.15 : op >= Unary::kSin ? 10 : 0.5) * (dtype == BELAY_DT_FLOAT64 ? 8 : 1);
+    const double ns = (is_cheap(op)        ? 0.15
+                       : op >= Unary::kSin ? 10
+                                           : 0.5) *
+                      (dtype == BELAY_DT_FLOAT64 ? 8 : 1);
     const auto loop = simd().unary[size_t(op)];
     run.parallel(count, grain_of(ns), [&](int64_t begin, int64_t end) {
       if (dtype == BELAY_DT_FLOAT32) {
@@ -106,7 +153,8 @@ struct FloatUnary {
 
 Status prepare_float(OpContext& op, Unary which, double a = 0, double b = 0) {
   BELAY_TRY(op.output(0, op.dtype(0), op.dims(0)));
-  op.kernel(FloatUnary{which, op.dtype(0), op.count(0), a, b}, op.dtype(0) == BELAY_DT_FLOAT64 ? "loops" : simd().name);
+  op.kernel(FloatUnary{which, op.dtype(0), op.count(0), a, b},
+            op.dtype(0) == BELAY_DT_FLOAT64 ? "loops" : simd().name);
   return {};
 }
 template <Unary kOp>
@@ -119,10 +167,14 @@ template <class T>
 T int_apply(Unary op, T x) {
   using U = std::make_unsigned_t<T>;
   switch (op) {
-    case Unary::kAbs: return x < 0 ? T(U(0) - U(x)) : x;  // the smallest number stays: it has no counterpart
-    case Unary::kNeg: return T(U(0) - U(x));
-    case Unary::kSign: return T((x > 0) - (x < 0));
-    default: return x < 0 ? T(0) : x;  // Relu
+    case Unary::kAbs:
+      return x < 0 ? T(U(0) - U(x)) : x;  // the smallest number stays: it has no counterpart
+    case Unary::kNeg:
+      return T(U(0) - U(x));
+    case Unary::kSign:
+      return T((x > 0) - (x < 0));
+    default:
+      return x < 0 ? T(0) : x;  // Relu
   }
 }
 
@@ -143,8 +195,12 @@ Status prepare_number(OpContext& op) {
   return {};
 }
 
-Status prepare_leaky_relu(OpContext& op) { return prepare_float(op, Unary::kLeakyRelu, op.attr().float_or("alpha", 0.01f)); }
-Status prepare_elu(OpContext& op) { return prepare_float(op, Unary::kElu, op.attr().float_or("alpha", 1.0f)); }
+Status prepare_leaky_relu(OpContext& op) {
+  return prepare_float(op, Unary::kLeakyRelu, op.attr().float_or("alpha", 0.01f));
+}
+Status prepare_elu(OpContext& op) {
+  return prepare_float(op, Unary::kElu, op.attr().float_or("alpha", 1.0f));
+}
 Status prepare_selu(OpContext& op) {
   return prepare_float(op, Unary::kSelu, op.attr().float_or("alpha", 1.67326319217681884765625f),
                        op.attr().float_or("gamma", 1.05070102214813232421875f));
@@ -155,7 +211,8 @@ Status prepare_celu(OpContext& op) {
   return prepare_float(op, Unary::kCelu, alpha);
 }
 Status prepare_hard_sigmoid(OpContext& op) {
-  return prepare_float(op, Unary::kHardSigmoid, op.attr().float_or("alpha", 0.2f), op.attr().float_or("beta", 0.5f));
+  return prepare_float(op, Unary::kHardSigmoid, op.attr().float_or("alpha", 0.2f),
+                       op.attr().float_or("beta", 0.5f));
 }
 Status prepare_thresholded_relu(OpContext& op) {
   return prepare_float(op, Unary::kThresholded, op.attr().float_or("alpha", 1.0f));
@@ -193,7 +250,8 @@ Status prepare_clip(OpContext& op) {
   BELAY_TRY(op.output(0, op.dtype(0), op.dims(0)));
   for (size_t i = 1; i < 3; ++i)
     if (op.has(i) && op.count(i) != 1)
-      return op.bad(std::string(i == 1 ? "min" : "max") + " has the shape " + text_of(op.dims(i)) + ", want a scalar");
+      return op.bad(std::string(i == 1 ? "min" : "max") + " has the shape " + text_of(op.dims(i)) +
+                    ", want a scalar");
   const bool has_low = op.has(1), has_high = op.has(2);
   const float low_attr = op.attr().float_or("min", -std::numeric_limits<float>::infinity());
   const float high_attr = op.attr().float_or("max", std::numeric_limits<float>::infinity());
@@ -220,7 +278,8 @@ Status prepare_clip(OpContext& op) {
   return {};
 }
 
-// ---- tests, which give bool ------------------------------------------------------------------------------------------
+// ---- tests, which give bool
+// ------------------------------------------------------------------------------------------
 
 Status prepare_not(OpContext& op) {
   BELAY_TRY(op.output(0, BELAY_DT_BOOL, op.dims(0)));
@@ -255,16 +314,19 @@ Status prepare_is_nan(OpContext& op) {
 Status prepare_is_inf(OpContext& op) {
   const bool positive = op.attr().int_or("detect_positive", 1) != 0;
   const bool negative = op.attr().int_or("detect_negative", 1) != 0;
-  return prepare_test(op, [positive, negative](auto x) {
-    return std::isinf(x) && (x > 0 ? positive : negative);
-  });
+  return prepare_test(
+      op, [positive, negative](auto x) { return std::isinf(x) && (x > 0 ? positive : negative); });
 }
 
 }  // namespace
 
 void add_unary(Registry& registry) {
   const auto floats = [&](std::string_view op, PrepareFn prepare, double cost, std::string_view domain = "") {
-    registry.add({.op = op, .prepare = prepare, .types = {kFloats}, .in_place = InPlace::kFirst, .domain = domain,
+    registry.add({.op = op,
+                  .prepare = prepare,
+                  .types = {kFloats},
+                  .in_place = InPlace::kFirst,
+                  .domain = domain,
                   .ns_per_byte = cost});
   };
   floats("Ceil", prepare_plain<Unary::kCeil>, 0.05);
@@ -302,14 +364,27 @@ void add_unary(Registry& registry) {
   floats("Gelu", prepare_plain<Unary::kGelu>, 0.1, "com.microsoft");
   floats("QuickGelu", prepare_quick_gelu, 0.1, "com.microsoft");
 
-  registry.add({.op = "Abs", .prepare = prepare_number<Unary::kAbs>, .types = {kNumeric}, .in_place = InPlace::kFirst});
-  registry.add({.op = "Neg", .prepare = prepare_number<Unary::kNeg>, .types = {kFloats | kSignedInts},
+  registry.add({.op = "Abs",
+                .prepare = prepare_number<Unary::kAbs>,
+                .types = {kNumeric},
                 .in_place = InPlace::kFirst});
-  registry.add({.op = "Sign", .prepare = prepare_number<Unary::kSign>, .types = {kNumeric}, .in_place = InPlace::kFirst});
-  registry.add({.op = "Relu", .prepare = prepare_number<Unary::kRelu>, .types = {kFloats | kSignedInts},
+  registry.add({.op = "Neg",
+                .prepare = prepare_number<Unary::kNeg>,
+                .types = {kFloats | kSignedInts},
+                .in_place = InPlace::kFirst});
+  registry.add({.op = "Sign",
+                .prepare = prepare_number<Unary::kSign>,
+                .types = {kNumeric},
+                .in_place = InPlace::kFirst});
+  registry.add({.op = "Relu",
+                .prepare = prepare_number<Unary::kRelu>,
+                .types = {kFloats | kSignedInts},
                 .in_place = InPlace::kFirst});
   registry.add({.op = "Shrink", .prepare = prepare_shrink, .types = {kNumeric}, .in_place = InPlace::kFirst});
-  registry.add({.op = "Clip", .prepare = prepare_clip, .types = {kNumeric}, .max_inputs = 3,
+  registry.add({.op = "Clip",
+                .prepare = prepare_clip,
+                .types = {kNumeric},
+                .max_inputs = 3,
                 .in_place = InPlace::kFirst});
   registry.add({.op = "Not", .prepare = prepare_not, .types = {kBool}, .in_place = InPlace::kFirst});
   registry.add({.op = "IsNaN", .prepare = prepare_is_nan, .types = {kFloats}});

@@ -1,5 +1,5 @@
-// The loops for CPUs with AVX2, FMA and F16C. Headers come before the target is set: functions of theirs that are
-// not inlined must stay fit for every CPU, for the linker may take this file's copy for all.
+// The loops for CPUs with AVX2, FMA and F16C. Headers come before the target is set: functions of theirs that
+// are not inlined must stay fit for every CPU, for the linker may take this file's copy for all.
 #include "simd.hpp"
 
 #if defined(__x86_64__)
@@ -7,9 +7,8 @@
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
 #define BELAY_SIMD_F16C 1
-#define BELAY_SIMD_FMA 1
 #endif
-#include "math.inc"
+#define BELAY_SIMD_BYTES 32
 #include "loops.inc"
 
 namespace belay::cpu {

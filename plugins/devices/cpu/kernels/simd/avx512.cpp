@@ -6,10 +6,8 @@
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
 #define BELAY_SIMD_F16C 1
-#define BELAY_SIMD_FMA 1
-#define BELAY_SIMD_AVX512 1
 #endif
-#include "math.inc"
+#define BELAY_SIMD_BYTES 64
 #include "loops.inc"
 
 namespace belay::cpu {

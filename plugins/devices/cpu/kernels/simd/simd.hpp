@@ -1,5 +1,5 @@
-// Loops over arrays of float, compiled for three levels of the instruction set and chosen once, by what this CPU has.
-// Input and output may be the same array; other overlaps are not allowed.
+// Loops over arrays of float, compiled for three levels of the instruction set and chosen once, by what this
+// CPU has. Input and output may be the same array; other overlaps are not allowed.
 #pragma once
 
 #include "../types.hpp"
@@ -18,7 +18,7 @@ enum class Unary : uint8_t {
   kSquare,
   kCeil,
   kFloor,
-  kRound,        // ties to even
+  kRound,  // ties to even
   kSign,
   kExp,
   kLog,
@@ -36,12 +36,12 @@ enum class Unary : uint8_t {
   kCelu,         // a: alpha
   kHardSigmoid,  // a: slope, b: offset
   kHardSwish,
-  kSwish,        // x * sigmoid(a * x)
+  kSwish,  // x * sigmoid(a * x)
   kMish,
   kGelu,
   kGeluTanh,
-  kShrink,       // a: lambd, b: bias
-  kAffine,       // a * x + b
+  kShrink,  // a: lambd, b: bias
+  kAffine,  // a * x + b
   kSin,
   kCos,
   kTan,
@@ -65,10 +65,11 @@ struct Simd {
   const char* name;  // "avx512", "avx2", "sse2"
   void (*unary[size_t(Unary::kCount)])(const float* x, float* y, int64_t n, float a, float b);
   // y[i] = a[i * sa] op b[i * sb]; strides are 0 or 1.
-  void (*binary[size_t(Binary::kCount)])(const float* a, int64_t sa, const float* b, int64_t sb, float* y, int64_t n);
-  float (*fold[size_t(Fold::kCount)])(const float* x, int64_t n);             // n >= 1
+  void (*binary[size_t(Binary::kCount)])(const float* a, int64_t sa, const float* b, int64_t sb, float* y,
+                                         int64_t n);
+  float (*fold[size_t(Fold::kCount)])(const float* x, int64_t n);                // n >= 1
   void (*fold_into[size_t(Fold::kCount)])(float* y, const float* x, int64_t n);  // y[i] = y[i] op x[i]
-  double (*sum_exp)(const float* x, int64_t n, float shift);                  // sum of exp(x[i] - shift)
+  double (*sum_exp)(const float* x, int64_t n, float shift);                     // sum of exp(x[i] - shift)
   void (*half_to_float)(const Half* x, float* y, int64_t n);
   void (*float_to_half)(const float* x, Half* y, int64_t n);
   void (*bfloat16_to_float)(const BFloat16* x, float* y, int64_t n);

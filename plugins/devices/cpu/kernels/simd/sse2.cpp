@@ -1,6 +1,6 @@
 // The loops for every x86-64 CPU (and, without intrinsics, for any other).
 #include "simd.hpp"
-#include "math.inc"
+#define BELAY_SIMD_BYTES 16
 #include "loops.inc"
 
 namespace belay::cpu {

@@ -23,7 +23,9 @@ class Guarded {
   explicit Guarded(size_t bytes) : bytes_(bytes), all_(bytes + 192, char(0xA5)) {
     at_ = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(all_.data()) + 64 + 63) / 64 * 64);
   }
-  explicit Guarded(const std::string& bytes) : Guarded(bytes.size()) { std::memcpy(at_, bytes.data(), bytes.size()); }
+  explicit Guarded(const std::string& bytes) : Guarded(bytes.size()) {
+    std::memcpy(at_, bytes.data(), bytes.size());
+  }
   char* data() const { return at_; }
   std::string bytes() const { return {at_, bytes_}; }
   bool intact() const {
@@ -75,7 +77,8 @@ struct Exec {
       self.out_dims[index].assign(dims, dims + rank);
       int64_t count = 1;
       for (uint32_t d = 0; d < rank; ++d) count *= dims[d];
-      self.out_memory[index] = std::make_unique<Guarded>(size_t(count) * element_bytes(self.out_dtypes[index]));
+      self.out_memory[index] =
+          std::make_unique<Guarded>(size_t(count) * element_bytes(self.out_dtypes[index]));
       return self.out_memory[index]->data();
     };
     raw.fail = [](const belay_exec* exec, uint32_t code, belay_str message) -> belay_status {
@@ -107,9 +110,8 @@ struct Claims {
               self.claim.outputs = self.outputs.data();
               self.claim.in_place = self.in_place.data();
             },
-            [](void* user, uint32_t, belay_str reason) BELAY_NOEXCEPT {
-              static_cast<Claims*>(user)->refusal = to_string(reason);
-            }};
+            [](void* user, uint32_t, belay_str reason)
+                BELAY_NOEXCEPT { static_cast<Claims*>(user)->refusal = to_string(reason); }};
   }
 };
 
@@ -179,7 +181,8 @@ Node& Node::attr(std::string name, float value) {
   return *this;
 }
 Node& Node::attr(std::string name, const char* value) {
-  attributes_.push_back([=, text = std::string(value)](graph::Builder& b, uint32_t node) { b.set_string(node, name, text); });
+  attributes_.push_back(
+      [=, text = std::string(value)](graph::Builder& b, uint32_t node) { b.set_string(node, name, text); });
   return *this;
 }
 Node& Node::attr(std::string name, std::vector<int64_t> value) {
@@ -199,7 +202,8 @@ Node& Node::attr(std::string name, std::vector<std::string> value) {
 }
 Node& Node::attr(std::string name, Tensor value) {
   attributes_.push_back([=](graph::Builder& b, uint32_t node) {
-    b.set_tensor(node, name, b.add_constant("", value.dtype, value.dims, {value.bytes.data(), value.bytes.size()}));
+    b.set_tensor(node, name,
+                 b.add_constant("", value.dtype, value.dims, {value.bytes.data(), value.bytes.size()}));
   });
   return *this;
 }
@@ -215,18 +219,21 @@ Outcome Node::run(const Way& way, const std::vector<Tensor>* known) const {
       inputs.push_back(BELAY_NONE);
       continue;
     }
-    inputs.push_back(builder.add_value(0, "in" + std::to_string(inputs.size()),
-                                       builder.tensor_type(input->dtype, std::span<const int64_t>(input->dims))));
+    inputs.push_back(
+        builder.add_value(0, "in" + std::to_string(inputs.size()),
+                          builder.tensor_type(input->dtype, std::span<const int64_t>(input->dims))));
     builder.add_input(0, inputs.back());
   }
-  const std::vector<uint32_t> out_types = outputs_.empty() ? std::vector<uint32_t>{inputs_[0]->dtype} : outputs_;
+  const std::vector<uint32_t> out_types =
+      outputs_.empty() ? std::vector<uint32_t>{inputs_[0]->dtype} : outputs_;
   for (size_t o = 0; o < out_types.size(); ++o) {
     if (out_types[o] == BELAY_DT_UNDEFINED) {
       outputs.push_back(BELAY_NONE);
       continue;
     }
-    const uint32_t type = way.shapes ? builder.tensor_type(out_types[o], std::span<const int64_t>((*known)[o].dims))
-                                     : builder.tensor_type(out_types[o], std::nullopt);
+    const uint32_t type = way.shapes
+                              ? builder.tensor_type(out_types[o], std::span<const int64_t>((*known)[o].dims))
+                              : builder.tensor_type(out_types[o], std::nullopt);
     outputs.push_back(builder.add_value(0, "out" + std::to_string(o), type));
     builder.add_output(0, outputs.back());
   }
@@ -268,9 +275,10 @@ Outcome Node::run(const Way& way, const std::vector<Tensor>* known) const {
   prepare_req.constants = constants.data();
   belay_prepared prepared{};
   prepared.hdr.struct_size = sizeof prepared;
-  if (const belay_status raw = h.table->prepare(&h.object, &prepare_req, &prepared)) return {from_c(h.host, raw), {}};
-  std::unique_ptr<void, std::function<void(void*)>> handle(
-      prepared.handle, [&](void* p) { h.table->release(&h.object, p); });
+  if (const belay_status raw = h.table->prepare(&h.object, &prepare_req, &prepared))
+    return {from_c(h.host, raw), {}};
+  std::unique_ptr<void, std::function<void(void*)>> handle(prepared.handle,
+                                                           [&](void* p) { h.table->release(&h.object, p); });
 
   Exec exec(way.threads, outputs.size());
   const bool writes_shape = (prepared.kernel.hdr.flags & BELAY_KERNEL_WRITES_SHAPE) != 0;
@@ -321,7 +329,8 @@ Outcome Node::run(const Way& way, const std::vector<Tensor>* known) const {
     }
   }
   EXPECT_TRUE(workspace.intact()) << op_ << " wrote outside of its workspace";
-  for (const auto& s : exec.scratch) EXPECT_TRUE(s->intact()) << op_ << " wrote outside of its scratch memory";
+  for (const auto& s : exec.scratch)
+    EXPECT_TRUE(s->intact()) << op_ << " wrote outside of its scratch memory";
   return outcome;
 }
 
@@ -347,22 +356,26 @@ Outcome Node::run() const {
     EXPECT_TRUE(again.status.ok()) << op_ << ", " << name << ": " << again.status.message();
     if (!again.status.ok()) continue;
     for (size_t o = 0; o < first.outputs.size(); ++o)
-      EXPECT_TRUE(again.outputs[o] == first.outputs[o]) << op_ << ", " << name << ": output " << o << " differs";
+      EXPECT_TRUE(again.outputs[o] == first.outputs[o])
+          << op_ << ", " << name << ": output " << o << " differs";
   }
   return first;
 }
 
 ::testing::AssertionResult close(const Tensor& actual, const Tensor& expected, double rtol, double atol) {
   if (actual.dtype != expected.dtype)
-    return ::testing::AssertionFailure() << "type " << dtype_name(actual.dtype) << ", want " << dtype_name(expected.dtype);
+    return ::testing::AssertionFailure()
+           << "type " << dtype_name(actual.dtype) << ", want " << dtype_name(expected.dtype);
   if (actual.dims != expected.dims)
-    return ::testing::AssertionFailure() << "shape " << text_of(actual.dims) << ", want " << text_of(expected.dims);
+    return ::testing::AssertionFailure()
+           << "shape " << text_of(actual.dims) << ", want " << text_of(expected.dims);
   const std::vector<double> a = values_of(actual), e = values_of(expected);
   for (size_t i = 0; i < a.size(); ++i) {
     const bool same = a[i] == e[i] || (std::isnan(a[i]) && std::isnan(e[i])) ||
                       std::fabs(a[i] - e[i]) <= atol + rtol * std::fabs(e[i]);
     if (!same)
-      return ::testing::AssertionFailure() << "element " << i << " of " << a.size() << " is " << a[i] << ", want " << e[i];
+      return ::testing::AssertionFailure()
+             << "element " << i << " of " << a.size() << " is " << a[i] << ", want " << e[i];
   }
   if (rtol == 0 && atol == 0 && element_bytes(actual.dtype) == 8 && !(type_bit(actual.dtype) & kFloats) &&
       actual.bytes != expected.bytes)

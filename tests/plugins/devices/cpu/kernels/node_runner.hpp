@@ -1,6 +1,6 @@
-// Runs one operator through the kernel provider as an engine would: image, claim, prepare, launch. Each case runs in
-// several ways (output shapes known or not, inputs constant or not, one thread or two, in place or not), and all must
-// give the same bytes.
+// Runs one operator through the kernel provider as an engine would: image, claim, prepare, launch. Each case
+// runs in several ways (output shapes known or not, inputs constant or not, one thread or two, in place or
+// not), and all must give the same bytes.
 #pragma once
 
 #include "shape.hpp"
@@ -50,9 +50,12 @@ constexpr uint32_t dtype_of() {
 
 template <class T>
 T from_double(double value) {
-  if constexpr (std::is_same_v<T, Half>) return to_half(float(value));
-  else if constexpr (std::is_same_v<T, BFloat16>) return to_bfloat16(float(value));
-  else return T(value);
+  if constexpr (std::is_same_v<T, Half>)
+    return to_half(float(value));
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return to_bfloat16(float(value));
+  else
+    return T(value);
 }
 
 template <class T>
@@ -118,7 +121,8 @@ class Node {
 };
 
 // Equal dtype and dims, and each element within atol + rtol * |expected|; NaN equals NaN.
-::testing::AssertionResult close(const Tensor& actual, const Tensor& expected, double rtol = 0, double atol = 0);
+::testing::AssertionResult close(const Tensor& actual, const Tensor& expected, double rtol = 0,
+                                 double atol = 0);
 // The single output of a node that must succeed.
 Tensor result(const Node& node);
 // The message of a failure, or "" when it succeeds.

@@ -1,5 +1,6 @@
-// The single-node cases of ONNX's own backend tests (Debian package libonnx-testdata), given to the kernels directly. What
-// has no kernel here is listed with its reason; BELAY_CASES_VERBOSE=1 prints the list. Skips where the data is missing.
+// The single-node cases of ONNX's own backend tests (Debian package libonnx-testdata), given to the kernels
+// directly. What has no kernel here is listed with its reason; BELAY_CASES_VERBOSE=1 prints the list. Skips
+// where the data is missing.
 #include "node_runner.hpp"
 
 #include <belay/tensor_io/onnx_tensor.hpp>
@@ -52,8 +53,10 @@ Result<Model> model_from(const std::string& bytes) {
       std::string domain;
       int64_t version = 0;
       while (o.next())
-        if (o.field() == 1) domain = o.bytes();
-        else if (o.field() == 2) version = int64_t(o.number());
+        if (o.field() == 1)
+          domain = o.bytes();
+        else if (o.field() == 2)
+          version = int64_t(o.number());
       model.opsets[domain] = version;
     }
   }
@@ -99,31 +102,63 @@ Status add_attribute(Node& node, std::string_view message) {
   std::vector<std::string> strings;
   wire::Message m(message, message.data(), "AttributeProto");
   while (m.next()) switch (m.field()) {
-      case 1: name = m.bytes(); break;
-      case 2: f = m.float32(); break;
-      case 3: i = int64_t(m.number()); break;
-      case 4: s = m.bytes(); break;
-      case 5: t = m.bytes(); break;
-      case 7: m.floats([&](float x) { floats.push_back(x); }); break;
-      case 8: m.numbers([&](uint64_t x) { ints.push_back(int64_t(x)); }); break;
-      case 9: strings.emplace_back(m.bytes()); break;
-      case 20: type = m.number(); break;
-      default: break;
+      case 1:
+        name = m.bytes();
+        break;
+      case 2:
+        f = m.float32();
+        break;
+      case 3:
+        i = int64_t(m.number());
+        break;
+      case 4:
+        s = m.bytes();
+        break;
+      case 5:
+        t = m.bytes();
+        break;
+      case 7:
+        m.floats([&](float x) { floats.push_back(x); });
+        break;
+      case 8:
+        m.numbers([&](uint64_t x) { ints.push_back(int64_t(x)); });
+        break;
+      case 9:
+        strings.emplace_back(m.bytes());
+        break;
+      case 20:
+        type = m.number();
+        break;
+      default:
+        break;
     }
   BELAY_TRY(Status(m.status()));
   switch (type) {
-    case 1: node.attr(name, f); return {};
-    case 2: node.attr(name, i); return {};
-    case 3: node.attr(name, s.c_str()); return {};
+    case 1:
+      node.attr(name, f);
+      return {};
+    case 2:
+      node.attr(name, i);
+      return {};
+    case 3:
+      node.attr(name, s.c_str());
+      return {};
     case 4: {
       BELAY_ASSIGN(Tensor tensor, tensor_from(t));
       node.attr(name, std::move(tensor));
       return {};
     }
-    case 6: node.attr(name, floats); return {};
-    case 7: node.attr(name, ints); return {};
-    case 8: node.attr(name, strings); return {};
-    default: return {Code::kUnimplemented, "attribute '" + name + "' holds a graph or type"};
+    case 6:
+      node.attr(name, floats);
+      return {};
+    case 7:
+      node.attr(name, ints);
+      return {};
+    case 8:
+      node.attr(name, strings);
+      return {};
+    default:
+      return {Code::kUnimplemented, "attribute '" + name + "' holds a graph or type"};
   }
 }
 
@@ -139,7 +174,8 @@ Result<Tensor> value_from(const fs::path& path, uint32_t dtype) {
 Result<Node> node_from(const fs::path& folder, std::vector<Tensor>* expected) {
   const std::string bytes = read_file(folder / "model.onnx");
   BELAY_ASSIGN(Model model, model_from(bytes));
-  if (model.nodes.size() != 1) return Status(Code::kUnimplemented, std::to_string(model.nodes.size()) + " nodes");
+  if (model.nodes.size() != 1)
+    return Status(Code::kUnimplemented, std::to_string(model.nodes.size()) + " nodes");
   const fs::path data = folder / "test_data_set_0";
   std::map<std::string, Tensor> values = std::move(model.initializers);
   size_t file = 0;
@@ -153,12 +189,23 @@ Result<Node> node_from(const fs::path& folder, std::vector<Tensor>* expected) {
   std::vector<std::string_view> inputs, outputs, attributes;
   wire::Message n(model.nodes[0], bytes.data(), "NodeProto");
   while (n.next()) switch (n.field()) {
-      case 1: inputs.push_back(n.bytes()); break;
-      case 2: outputs.push_back(n.bytes()); break;
-      case 4: op = n.bytes(); break;
-      case 5: attributes.push_back(n.bytes()); break;
-      case 7: domain = n.bytes(); break;
-      default: break;
+      case 1:
+        inputs.push_back(n.bytes());
+        break;
+      case 2:
+        outputs.push_back(n.bytes());
+        break;
+      case 4:
+        op = n.bytes();
+        break;
+      case 5:
+        attributes.push_back(n.bytes());
+        break;
+      case 7:
+        domain = n.bytes();
+        break;
+      default:
+        break;
     }
   if (domain == "ai.onnx") domain.clear();
   Node node(op, uint32_t(model.opsets[domain]), domain);
@@ -194,8 +241,11 @@ TEST(OnnxCasesTest, SingleNodeCasesGiveTheReferenceOutputs) {
   for (const fs::path& folder : folders) {
     const std::string name = folder.filename();
     // What a random generator made cannot match.
-    if (name.starts_with("test_bernoulli") || (name.starts_with("test_training_dropout") && name.find("zero_ratio") == name.npos)) continue;
-    if (name == "test_adam_multiple") continue;  // its data were made with an epsilon that the node does not have
+    if (name.starts_with("test_bernoulli") ||
+        (name.starts_with("test_training_dropout") && name.find("zero_ratio") == name.npos))
+      continue;
+    if (name == "test_adam_multiple")
+      continue;  // its data were made with an epsilon that the node does not have
     SCOPED_TRACE(name);
     std::vector<Tensor> expected;
     Result<Node> node = node_from(folder, &expected);
@@ -214,14 +264,16 @@ TEST(OnnxCasesTest, SingleNodeCasesGiveTheReferenceOutputs) {
       for (const Tensor& actual : outcome.outputs) {
         if (actual.dtype == BELAY_DT_UNDEFINED) continue;
         // The bfloat16 data were cut, not rounded: they may differ in the last of 8 bits.
-        const auto same = close(actual, expected[k++], actual.dtype == BELAY_DT_BFLOAT16 ? 0x1p-7 : 1e-3, 1e-7);
+        const auto same =
+            close(actual, expected[k++], actual.dtype == BELAY_DT_BFLOAT16 ? 0x1p-7 : 1e-3, 1e-7);
         EXPECT_TRUE(same) << "output " << k - 1;
         good = good && same;
       }
     }
     ++(good ? passed : failed);
   }
-  printf("ONNX single-node cases: %d passed, %d failed, %d without a kernel here or of several nodes\n", passed, failed, unsupported);
+  printf("ONNX single-node cases: %d passed, %d failed, %d without a kernel here or of several nodes\n",
+         passed, failed, unsupported);
   EXPECT_GE(passed, 700);
 }
 

@@ -53,14 +53,17 @@ Tensor reference(const std::string& op, const Tensor& in, std::vector<bool> axes
   return tensor_of(in.dtype, dims, out);
 }
 
-const char* const kOps[] = {"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"};
+const char* const kOps[] = {"ReduceSum", "ReduceMean", "ReduceMax",    "ReduceMin",       "ReduceProd",
+                            "ReduceL1",  "ReduceL2",   "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"};
 
 TEST(ReduceTest, EverySetOfAxesMatchesThePlainRule) {
   for (const char* op : kOps)
-    for (const uint32_t dtype : {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16, BELAY_DT_INT32, BELAY_DT_UINT8})
+    for (const uint32_t dtype : {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16,
+                                 BELAY_DT_INT32, BELAY_DT_UINT8})
       for (const std::vector<int64_t>& dims : {std::vector<int64_t>{3, 1, 5}, {2, 3, 20}}) {
         const bool narrow = dtype == BELAY_DT_UINT8;
-        const Tensor x = tensor_of(dtype, dims, numbers(Tensor{dtype, dims, {}}.count(), 1, narrow ? 1.9 : 1.5));
+        const Tensor x =
+            tensor_of(dtype, dims, numbers(Tensor{dtype, dims, {}}.count(), 1, narrow ? 1.9 : 1.5));
         for (int set = 0; set < 8; ++set) {
           std::vector<int64_t> axes;
           std::vector<bool> flags;
@@ -69,8 +72,13 @@ TEST(ReduceTest, EverySetOfAxesMatchesThePlainRule) {
             if (flags.back()) axes.push_back(d % 2 ? d : d - 3);
           }
           if (axes.empty()) flags = {true, true, true};
-          const double rtol = dtype == BELAY_DT_FLOAT64 ? 1e-12 : dtype == BELAY_DT_FLOAT32 ? 3e-6 : dtype == BELAY_DT_FLOAT16 ? 2e-3 : 1e-2;
-          EXPECT_TRUE(close(result(Node(op).in(x).in(ints({int64_t(axes.size())}, axes)).attr("keepdims", set % 2)), reference(op, x, flags, set % 2), rtol, rtol))
+          const double rtol = dtype == BELAY_DT_FLOAT64   ? 1e-12
+                              : dtype == BELAY_DT_FLOAT32 ? 3e-6
+                              : dtype == BELAY_DT_FLOAT16 ? 2e-3
+                                                          : 1e-2;
+          EXPECT_TRUE(
+              close(result(Node(op).in(x).in(ints({int64_t(axes.size())}, axes)).attr("keepdims", set % 2)),
+                    reference(op, x, flags, set % 2), rtol, rtol))
               << op << " " << dtype_name(dtype) << " " << text_of(dims) << " axes " << text_of(axes);
         }
       }
@@ -78,9 +86,13 @@ TEST(ReduceTest, EverySetOfAxesMatchesThePlainRule) {
 
 TEST(ReduceTest, LongRunsAreExactAndDoNotDependOnThreads) {
   const Tensor x = tensor_of(BELAY_DT_FLOAT32, {1, 300000}, std::vector<double>(300000, 0.1));
-  EXPECT_TRUE(close(result(Node("ReduceSum").in(x).in(ints({1}, {1}))), floats({1, 1}, {float(300000 * double(0.1f))}), 1e-6));
-  EXPECT_TRUE(close(result(Node("ReduceLogSumExp").in(x).in(ints({1}, {1}))), floats({1, 1}, {float(std::log(300000.0) + double(0.1f))}), 1e-6));
-  EXPECT_TRUE(close(result(Node("ReduceMean").in(tensor_of(BELAY_DT_FLOAT16, {300000}, std::vector<double>(300000, 1)))), tensor_of(BELAY_DT_FLOAT16, {1}, {1})));
+  EXPECT_TRUE(close(result(Node("ReduceSum").in(x).in(ints({1}, {1}))),
+                    floats({1, 1}, {float(300000 * double(0.1f))}), 1e-6));
+  EXPECT_TRUE(close(result(Node("ReduceLogSumExp").in(x).in(ints({1}, {1}))),
+                    floats({1, 1}, {float(std::log(300000.0) + double(0.1f))}), 1e-6));
+  EXPECT_TRUE(close(
+      result(Node("ReduceMean").in(tensor_of(BELAY_DT_FLOAT16, {300000}, std::vector<double>(300000, 1)))),
+      tensor_of(BELAY_DT_FLOAT16, {1}, {1})));
 }
 
 TEST(ReduceTest, NothingToReduceGivesTheNeutralElement) {
@@ -96,27 +108,45 @@ TEST(ReduceTest, NothingToReduceGivesTheNeutralElement) {
 }
 
 TEST(ReduceTest, InfinitiesAndNanPass) {
-  EXPECT_TRUE(close(result(Node("ReduceLogSumExp").in(floats({2, 2}, {INFINITY, 1, -INFINITY, -INFINITY})).in(ints({1}, {1}))), floats({2, 1}, {INFINITY, -INFINITY})));
+  EXPECT_TRUE(close(
+      result(
+          Node("ReduceLogSumExp").in(floats({2, 2}, {INFINITY, 1, -INFINITY, -INFINITY})).in(ints({1}, {1}))),
+      floats({2, 1}, {INFINITY, -INFINITY})));
   EXPECT_TRUE(close(result(Node("ReduceMax").in(floats({3}, {1, NAN, 2}))), floats({1}, {NAN})));
-  EXPECT_TRUE(close(result(Node("ReduceMin").in(tensor<int64_t>({2}, {INT64_MIN, INT64_MAX}))), ints({1}, {INT64_MIN})));
+  EXPECT_TRUE(close(result(Node("ReduceMin").in(tensor<int64_t>({2}, {INT64_MIN, INT64_MAX}))),
+                    ints({1}, {INT64_MIN})));
 }
 
 TEST(ReduceTest, EmptyAxesCanMeanNoReduction) {
-  EXPECT_TRUE(close(result(Node("ReduceSum").in(floats({2}, {1, 2})).in(ints({0}, {})).attr("noop_with_empty_axes", 1)), floats({2}, {1, 2})));
-  EXPECT_THAT(failure(Node("ReduceSum").in(floats({2}, {1, 2})).in(ints({1}, {1}))), HasSubstr("axis is 1, want -1 to 0"));
-  EXPECT_THAT(failure(Node("ReduceSum").in(floats({2}, {1, 2})).in(ints({2}, {0, -1}))), HasSubstr("name axis 0 twice"));
+  EXPECT_TRUE(close(
+      result(Node("ReduceSum").in(floats({2}, {1, 2})).in(ints({0}, {})).attr("noop_with_empty_axes", 1)),
+      floats({2}, {1, 2})));
+  EXPECT_THAT(failure(Node("ReduceSum").in(floats({2}, {1, 2})).in(ints({1}, {1}))),
+              HasSubstr("axis is 1, want -1 to 0"));
+  EXPECT_THAT(failure(Node("ReduceSum").in(floats({2}, {1, 2})).in(ints({2}, {0, -1}))),
+              HasSubstr("name axis 0 twice"));
 }
 
 TEST(EinsumTest, DiagonalsEllipsesAndSums) {
   const Tensor a = floats({2, 3}, {1, 2, 3, 4, 5, 6}), b = floats({3, 2}, {1, 0, 0, 1, 1, 1});
-  EXPECT_TRUE(close(result(Node("Einsum").in(a).in(b).attr("equation", "ij, jk -> ik")), floats({2, 2}, {4, 5, 10, 11})));
-  EXPECT_TRUE(close(result(Node("Einsum").in(a).attr("equation", "ij->ji")), floats({3, 2}, {1, 4, 2, 5, 3, 6})));
-  EXPECT_TRUE(close(result(Node("Einsum").in(floats({2, 2}, {1, 2, 3, 4})).attr("equation", "ii")), floats({}, {5})));
+  EXPECT_TRUE(close(result(Node("Einsum").in(a).in(b).attr("equation", "ij, jk -> ik")),
+                    floats({2, 2}, {4, 5, 10, 11})));
+  EXPECT_TRUE(
+      close(result(Node("Einsum").in(a).attr("equation", "ij->ji")), floats({3, 2}, {1, 4, 2, 5, 3, 6})));
+  EXPECT_TRUE(
+      close(result(Node("Einsum").in(floats({2, 2}, {1, 2, 3, 4})).attr("equation", "ii")), floats({}, {5})));
   EXPECT_TRUE(close(result(Node("Einsum").in(a).in(a).attr("equation", "...j,...j")), floats({2}, {14, 77})));
-  EXPECT_TRUE(close(result(Node("Einsum").in(tensor<int32_t>({2}, {3, 4})).in(tensor<int32_t>({1}, {5})).attr("equation", "i,j->ij")), tensor<int32_t>({2, 1}, {15, 20})));
-  EXPECT_THAT(failure(Node("Einsum").in(a).attr("equation", "ijk")), HasSubstr("names 3 dims of an input of rank 2"));
-  EXPECT_THAT(failure(Node("Einsum").in(a).attr("equation", "ij->ik")), HasSubstr("gives the output a dim that no input has"));
-  EXPECT_THAT(failure(Node("Einsum").in(a).in(a).attr("equation", "ij,jk")), HasSubstr("its letter stands for 3 elsewhere"));
+  EXPECT_TRUE(close(result(Node("Einsum")
+                               .in(tensor<int32_t>({2}, {3, 4}))
+                               .in(tensor<int32_t>({1}, {5}))
+                               .attr("equation", "i,j->ij")),
+                    tensor<int32_t>({2, 1}, {15, 20})));
+  EXPECT_THAT(failure(Node("Einsum").in(a).attr("equation", "ijk")),
+              HasSubstr("names 3 dims of an input of rank 2"));
+  EXPECT_THAT(failure(Node("Einsum").in(a).attr("equation", "ij->ik")),
+              HasSubstr("gives the output a dim that no input has"));
+  EXPECT_THAT(failure(Node("Einsum").in(a).in(a).attr("equation", "ij,jk")),
+              HasSubstr("its letter stands for 3 elsewhere"));
 }
 
 }  // namespace
