@@ -8,18 +8,25 @@
 namespace belay::engine {
 
 Providers::~Providers() {
-  const auto* registry = static_cast<const belay_registry_vt*>(host_.get_service(&host_, to_str(BELAY_HOST_REGISTRY)));
+  const auto* registry =
+      static_cast<const belay_registry_vt*>(host_.get_service(&host_, to_str(BELAY_HOST_REGISTRY)));
   if (!registry) return;
   for (const uint64_t lease : leases_) registry->release(&host_, lease);
 }
 
 Result<std::vector<plan::Provider>> Providers::get() {
-  const auto* registry = static_cast<const belay_registry_vt*>(host_.get_service(&host_, to_str(BELAY_HOST_REGISTRY)));
-  if (!registry) return Status(Code::kFailedPrecondition, "The host offers no " BELAY_HOST_REGISTRY ", so there are no kernels.");
+  const auto* registry =
+      static_cast<const belay_registry_vt*>(host_.get_service(&host_, to_str(BELAY_HOST_REGISTRY)));
+  if (!registry)
+    return Status(Code::kFailedPrecondition,
+                  "The host offers no " BELAY_HOST_REGISTRY ", so there are no kernels.");
   std::vector<std::string> keys;
   BELAY_TRY(from_c(host_, registry->enumerate(
                               &host_, to_str(BELAY_KERNEL_PROVIDER_KIND),
-                              [](void* user, belay_str key) BELAY_NOEXCEPT { static_cast<std::vector<std::string>*>(user)->push_back(to_string(key)); }, &keys)));
+                              [](void* user, belay_str key) BELAY_NOEXCEPT {
+                                static_cast<std::vector<std::string>*>(user)->push_back(to_string(key));
+                              },
+                              &keys)));
   std::lock_guard lock(mutex_);
   for (const std::string& key : keys) {
     bool known = false;
@@ -29,7 +36,8 @@ Result<std::vector<plan::Provider>> Providers::get() {
     lease.hdr.struct_size = sizeof lease;
     const Status status = from_c(host_, registry->acquire(&host_, to_str(key), &lease));
     if (!status.ok()) {
-      host_.log(&host_, BELAY_LOG_WARNING, to_str("Kernels of '" + key + "' are not used: " + status.message()));
+      host_.log(&host_, BELAY_LOG_WARNING,
+                to_str("Kernels of '" + key + "' are not used: " + status.message()));
       continue;
     }
     providers_.push_back({key, lease.object});
@@ -42,7 +50,9 @@ Result<plan::Target> Engine::target_for(belay_obj* device, const belay_value* op
   plan::Target target;
   target.hal.host = &host_;
   target.hal.vt = static_cast<const belay_hal_vt*>(host_.get_service(&host_, to_str(BELAY_HOST_HAL)));
-  if (!target.hal.vt) return Status(Code::kFailedPrecondition, "The host offers no " BELAY_HOST_HAL ", so there are no devices.");
+  if (!target.hal.vt)
+    return Status(Code::kFailedPrecondition,
+                  "The host offers no " BELAY_HOST_HAL ", so there are no devices.");
   target.device = device;
   target.options = plan::Options::read(Value(options));
   target.info.hdr.struct_size = sizeof target.info;
@@ -52,12 +62,15 @@ Result<plan::Target> Engine::target_for(belay_obj* device, const belay_value* op
   target.providers = plan::serving(all, target.info);
   target.host_info = target.info;
   target.host_providers = target.host_visible ? target.providers : std::vector<plan::Provider>();
-  // Beside the device's own providers, the host's run what those do not (and everything that is known at load).
+  // Beside the device's own providers, the host's run what those do not (and everything that is known at
+  // load).
   for (uint64_t i = 0; i < target.hal.vt->device_count(&host_) && target.host_providers.empty(); ++i) {
     belay_obj* other = nullptr;
     belay_device_info info{};
     info.hdr.struct_size = sizeof info;
-    if (!target.hal.check(target.hal.vt->device(&host_, i, &other)).ok() || !target.hal.check(target.hal.vt->device_info(&host_, other, &info)).ok()) continue;
+    if (!target.hal.check(target.hal.vt->device(&host_, i, &other)).ok() ||
+        !target.hal.check(target.hal.vt->device_info(&host_, other, &info)).ok())
+      continue;
     if (!(info.hdr.flags & BELAY_DEVICE_HOST_VISIBLE)) continue;
     target.host_providers = plan::serving(all, info);
     target.host_info = info;
@@ -96,15 +109,18 @@ Status Engine::load(const belay_load_req& req, belay_created* out) {
 
   plan::ConstantPool scratch(target.hal, target.device, target.host_visible, model->sources, false);
   const passes::Evaluator evaluate = [&](const ir::Env& env, const ir::Node& node) {
-    return plan::evaluate_on_host(target.hal, env, node, target.host_providers, target.host_info, scratch, target.options.fold_limit);
+    return plan::evaluate_on_host(target.hal, env, node, target.host_providers, target.host_info, scratch,
+                                  target.options.fold_limit);
   };
-  Result<std::vector<passes::Ran>> ran = passes::run_passes(*model, evaluate, target.options.disabled_passes, now);
+  Result<std::vector<passes::Ran>> ran =
+      passes::run_passes(*model, evaluate, target.options.disabled_passes, now);
   if (!ran.ok()) return std::move(ran).status().while_doing("loading '" + report.name + "'");
   for (const passes::Ran& pass : *ran) report.passes.push_back({pass.name, pass.changes, pass.ns});
   report.passes_ns = now() - read;
 
   const std::string name = report.name;
-  Result<std::unique_ptr<schedule::Executable>> made = schedule::Executable::create(std::move(model), std::move(target), std::move(report));
+  Result<std::unique_ptr<schedule::Executable>> made =
+      schedule::Executable::create(std::move(model), std::move(target), std::move(report));
   if (!made.ok()) return std::move(made).status().while_doing("planning '" + name + "'");
   give(out, std::move(made).value(), schedule::Executable::table());
   return {};

@@ -10,8 +10,8 @@
 
 namespace belay::engine {
 
-// The kernel providers of a host, each leased once. Lives as long as the plugin is open: an engine's `destroy` may not
-// call the host to give leases back. Thread-safe.
+// The kernel providers of a host, each leased once. Lives as long as the plugin is open: an engine's
+// `destroy` may not call the host to give leases back. Thread-safe.
 class Providers {
  public:
   explicit Providers(const belay_host& host) : host_(host) {}

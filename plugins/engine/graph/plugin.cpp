@@ -16,13 +16,17 @@ struct GraphPlugin {
 belay_status create(belay_ctx* ctx, const belay_value*, belay_created* out) noexcept {
   GraphPlugin& plugin = belay::state<GraphPlugin>(ctx);
   return belay::guard(plugin.host, [&]() -> belay::Status {
-    belay::give(out, std::make_unique<belay::engine::Engine>(plugin.host, plugin.providers), belay::engine::Engine::table());
+    belay::give(out, std::make_unique<belay::engine::Engine>(plugin.host, plugin.providers),
+                belay::engine::Engine::table());
     return {};
   });
 }
 
-constexpr belay_component kGraph{
-    {sizeof(belay_component), 0, nullptr}, belay::literal(BELAY_ENGINE_KIND), belay::literal("graph"), nullptr, create};
+constexpr belay_component kGraph{{sizeof(belay_component), 0, nullptr},
+                                 belay::literal(BELAY_ENGINE_KIND),
+                                 belay::literal("graph"),
+                                 nullptr,
+                                 create};
 constexpr const belay_component* kComponents[] = {&kGraph};
 
 }  // namespace

@@ -54,8 +54,11 @@ belay_status create(belay_ctx* ctx, const belay_value*, belay_created* out) noex
   });
 }
 
-constexpr belay_component kComponent{{sizeof(belay_component), 0, nullptr}, belay::literal(BELAY_MEMORY_POLICY_KIND),
-                                     belay::literal("reuse"), nullptr, create};
+constexpr belay_component kComponent{{sizeof(belay_component), 0, nullptr},
+                                     belay::literal(BELAY_MEMORY_POLICY_KIND),
+                                     belay::literal("reuse"),
+                                     nullptr,
+                                     create};
 constexpr const belay_component* kComponents[] = {&kComponent};
 
 }  // namespace

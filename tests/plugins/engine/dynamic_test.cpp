@@ -15,7 +15,8 @@ TEST_F(EngineTest, AShapeThatDependsOnDataIsSeenWhenItIsThere) {
   g.output(g.node("Mul", 14, {where, g.constant<int64_t>({10}, {1})}));
   ASSERT_TRUE(load(g).ok());
   Runner runner(host, executable);
-  const std::pair<Floats, Ints> cases[] = {{{1, -1, 2, 0}, {0, 20}}, {{0, 0, 0, 3}, {30}}, {{-1, -1, -1, -1}, {}}, {{5, 0, 5, -1}, {0, 20}}};
+  const std::pair<Floats, Ints> cases[] = {
+      {{1, -1, 2, 0}, {0, 20}}, {{0, 0, 0, 3}, {30}}, {{-1, -1, -1, -1}, {}}, {{5, 0, 5, -1}, {0, 20}}};
   for (const auto& [in, want] : cases) {
     Tensor tensor = Tensor::of<float>({4}, in);
     ASSERT_TRUE(runner.set(0, tensor).ok());
@@ -31,7 +32,8 @@ TEST_F(EngineTest, AShapeThatIsAnInputIsReadFirst) {
   g.output(g.node("Neg", 13, {g.node("Reshape", 14, {g.node("Neg", 13, {x}), shape})}));
   ASSERT_TRUE(load(g).ok());
   Runner runner(host, executable);
-  Tensor in = Tensor::of<float>({6}, {1, 2, 3, 4, 5, 6}), a = Tensor::of<int64_t>({2}, {2, -1}), b = Tensor::of<int64_t>({3}, {1, 3, 2}), bad = Tensor::of<int64_t>({1}, {4});
+  Tensor in = Tensor::of<float>({6}, {1, 2, 3, 4, 5, 6}), a = Tensor::of<int64_t>({2}, {2, -1}),
+         b = Tensor::of<int64_t>({3}, {1, 3, 2}), bad = Tensor::of<int64_t>({1}, {4});
   ASSERT_TRUE(runner.set(0, in).ok());
   ASSERT_TRUE(runner.set(1, a).ok());
   ASSERT_TRUE(runner.run().ok());
@@ -93,10 +95,12 @@ TEST_F(EngineTest, AConstantConditionLeavesNoBranch) {
 // A loop that carries a value, reads one from outside and collects each state.
 TEST_F(EngineTest, ALoopCarriesAndCollects) {
   GraphMaker g;
-  const uint32_t trips = g.input("trips", {}, BELAY_DT_INT64), start = g.input("start", {D::dim(2)}), step = g.input("step", {D::dim(2)});
+  const uint32_t trips = g.input("trips", {}, BELAY_DT_INT64), start = g.input("start", {D::dim(2)}),
+                 step = g.input("step", {D::dim(2)});
   const uint32_t body = g.b.add_graph("body", 0);
   g.input("i", {}, BELAY_DT_INT64, body);
-  const uint32_t going = g.input("going", {}, BELAY_DT_BOOL, body), state = g.input("state", {D::dim(2)}, BELAY_DT_FLOAT32, body);
+  const uint32_t going = g.input("going", {}, BELAY_DT_BOOL, body),
+                 state = g.input("state", {D::dim(2)}, BELAY_DT_FLOAT32, body);
   const uint32_t next = g.node("Add", 14, {state, step}, body);
   g.output(going, body);
   g.output(next, body);
@@ -129,7 +133,8 @@ TEST_F(EngineTest, SequencesAreMadeCutAndJoined) {
   const uint32_t rows = g.node("SplitToSequence", 11, {x});
   g.output(g.node("SequenceLength", 11, {rows}));
   g.output(g.node("SequenceAt", 11, {rows, g.constant<int64_t>({-1}, {})}));
-  const uint32_t more = g.node("SequenceInsert", 11, {rows, g.node("Neg", 13, {x}), g.constant<int64_t>({0}, {})});
+  const uint32_t more =
+      g.node("SequenceInsert", 11, {rows, g.node("Neg", 13, {x}), g.constant<int64_t>({0}, {})});
   g.output(g.node("ConcatFromSequence", 11, {more}));
   g.b.set_int(g.last, "axis", 0);
   ASSERT_TRUE(load(g).ok());

@@ -4,10 +4,10 @@
 #include "engine_host.hpp"
 #include "toy_provider.hpp"
 
+#include <gtest/gtest.h>
 #include <belay/graph/builder.hpp>
 #include <belay/graph/verify.hpp>
 #include <engine.hpp>
-#include <gtest/gtest.h>
 
 namespace belay::testing {
 
@@ -26,17 +26,21 @@ class GraphMaker {
   }
   template <class T>
   uint32_t constant(std::vector<T> values, std::vector<int64_t> dims, uint32_t graph = 0) {
-    constexpr uint32_t dtype = std::is_same_v<T, float> ? BELAY_DT_FLOAT32 : std::is_same_v<T, int64_t> ? BELAY_DT_INT64 : BELAY_DT_BOOL;
+    constexpr uint32_t dtype = std::is_same_v<T, float>     ? BELAY_DT_FLOAT32
+                               : std::is_same_v<T, int64_t> ? BELAY_DT_INT64
+                                                            : BELAY_DT_BOOL;
     const uint32_t at = b.add_constant("", dtype, dims, {values.data(), values.size() * sizeof(T)});
     return b.add_value(graph, "c" + std::to_string(at), b.tensor_type(dtype, dims), at);
   }
   uint32_t node(std::string_view op, uint32_t version, std::vector<uint32_t> inputs, uint32_t graph = 0) {
     return nodes(op, version, std::move(inputs), 1, graph)[0];
   }
-  std::vector<uint32_t> nodes(std::string_view op, uint32_t version, std::vector<uint32_t> inputs, size_t outputs, uint32_t graph = 0) {
+  std::vector<uint32_t> nodes(std::string_view op, uint32_t version, std::vector<uint32_t> inputs,
+                              size_t outputs, uint32_t graph = 0) {
     std::vector<uint32_t> out;
     const std::string name = std::string(op) + std::to_string(++count_);
-    for (size_t i = 0; i < outputs; ++i) out.push_back(b.add_value(graph, name + "_" + std::to_string(i), BELAY_NONE));
+    for (size_t i = 0; i < outputs; ++i)
+      out.push_back(b.add_value(graph, name + "_" + std::to_string(i), BELAY_NONE));
     last = b.add_node(graph, "", op, version, name, inputs, out);
     return out;
   }
@@ -68,7 +72,11 @@ struct Tensor {
 
   template <class T>
   static Tensor of(std::vector<int64_t> dims, std::vector<T> values) {
-    Tensor out{std::is_same_v<T, float> ? BELAY_DT_FLOAT32 : std::is_same_v<T, int64_t> ? BELAY_DT_INT64 : BELAY_DT_BOOL, std::move(dims), {}};
+    Tensor out{std::is_same_v<T, float>     ? BELAY_DT_FLOAT32
+               : std::is_same_v<T, int64_t> ? BELAY_DT_INT64
+                                            : BELAY_DT_BOOL,
+               std::move(dims),
+               {}};
     out.bytes.resize(values.size() * sizeof(T));
     std::memcpy(out.bytes.data(), values.data(), out.bytes.size());
     return out;
@@ -124,7 +132,8 @@ class Runner {
     if (!got.ok() || !datum->tensor) return {};
     const belay_tensor& t = *datum->tensor;
     Tensor out{t.dtype, {t.dims, t.dims + t.rank}, {}};
-    if (t.bytes) out.bytes.assign(static_cast<const char*>(t.data), static_cast<const char*>(t.data) + t.bytes);
+    if (t.bytes)
+      out.bytes.assign(static_cast<const char*>(t.data), static_cast<const char*>(t.data) + t.bytes);
     return out;
   }
   Status status;
@@ -139,7 +148,8 @@ class EngineTest : public ::testing::Test {
   explicit EngineTest(bool visible = true) : host(visible) {
     auto mock = std::make_unique<ToyProvider>(&host);
     toy = mock.get();
-    provider = {BELAY_OBJ_KERNEL_PROVIDER, &MockKernelProvider::table(), static_cast<MockKernelProvider*>(mock.release())};
+    provider = {BELAY_OBJ_KERNEL_PROVIDER, &MockKernelProvider::table(),
+                static_cast<MockKernelProvider*>(mock.release())};
     host.provide("belay.kernel-provider/1:toy", provider);
   }
   void TearDown() override {

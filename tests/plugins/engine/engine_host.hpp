@@ -1,5 +1,5 @@
-// engine_host.hpp: a host with a device of its own, for tests of the engine: programs run at once, on the calling thread.
-// The device's memory can be hidden from the host, and a launch can be made to fail.
+// engine_host.hpp: a host with a device of its own, for tests of the engine: programs run at once, on the
+// calling thread. The device's memory can be hidden from the host, and a launch can be made to fail.
 #pragma once
 
 #include <belay/abi/hal.h>
@@ -44,14 +44,17 @@ class EngineHost : public FakeHost {
     belay_status failure = BELAY_OK;
   };
 
-  static EngineHost& of(const belay_host* host) { return const_cast<EngineHost&>(static_cast<const EngineHost&>(*host)); }
+  static EngineHost& of(const belay_host* host) {
+    return const_cast<EngineHost&>(static_cast<const EngineHost&>(*host));
+  }
   static void* address(const belay_binding& binding) {
-    return binding.host ? static_cast<char*>(binding.host) + binding.offset
-                        : reinterpret_cast<char*>(static_cast<Block*>(binding.buffer)->memory.get()) + binding.offset;
+    return binding.host
+               ? static_cast<char*>(binding.host) + binding.offset
+               : reinterpret_cast<char*>(static_cast<Block*>(binding.buffer)->memory.get()) + binding.offset;
   }
 
-  static belay_status launch(const belay_host* host, belay_obj* program, belay_obj* stream, const belay_binding* bindings,
-                             uint64_t count, belay_event* out) {
+  static belay_status launch(const belay_host* host, belay_obj* program, belay_obj* stream,
+                             const belay_binding* bindings, uint64_t count, belay_event* out) {
     EngineHost& self = of(host);
     auto& recorded = *static_cast<Recorded*>(program);
     auto& line = *static_cast<Line*>(stream);
@@ -62,9 +65,10 @@ class EngineHost : public FakeHost {
     exec.hdr.struct_size = sizeof exec;
     exec.user = &self;
     exec.threads = 1;
-    exec.parallel_for = [](const belay_exec*, uint64_t n, void (*body)(void*, uint64_t), void* arg) BELAY_NOEXCEPT {
-      for (uint64_t i = 0; i < n; ++i) body(arg, i);
-    };
+    exec.parallel_for = [](const belay_exec*, uint64_t n, void (*body)(void*, uint64_t), void* arg)
+                            BELAY_NOEXCEPT {
+                              for (uint64_t i = 0; i < n; ++i) body(arg, i);
+                            };
     exec.scratch = [](const belay_exec*, uint64_t) BELAY_NOEXCEPT -> void* { return nullptr; };
     exec.fail = [](const belay_exec* at, uint32_t code, belay_str text) BELAY_NOEXCEPT {
       return static_cast<EngineHost*>(at->user)->make(static_cast<Code>(code), to_view(text));
@@ -77,11 +81,13 @@ class EngineHost : public FakeHost {
           continue;
         }
         const belay_binding& binding = bindings[arg.binding];
-        if (arg.value + arg.bytes > binding.bytes) return self.make(Code::kOutOfRange, "argument of " + node.name + " past its binding");
+        if (arg.value + arg.bytes > binding.bytes)
+          return self.make(Code::kOutOfRange, "argument of " + node.name + " past its binding");
         words.push_back(reinterpret_cast<uint64_t>(address(binding)) + arg.value);
       }
-      belay_status status = self.fail_next.exchange(false) ? self.make(Code::kInternal, node.name + " failed on demand")
-                                                           : node.kernel->fn(&exec, node.kernel->state, words.data());
+      belay_status status = self.fail_next.exchange(false)
+                                ? self.make(Code::kInternal, node.name + " failed on demand")
+                                : node.kernel->fn(&exec, node.kernel->state, words.data());
       if (status != BELAY_OK) {
         const Status cause = self.take(status);
         line.failure = self.make(cause.code(), node.name + ": " + cause.message());
@@ -101,14 +107,16 @@ class EngineHost : public FakeHost {
       *out = &of(h).device_;
       return BELAY_OK;
     };
-    table_.device_info = [](const belay_host* h, belay_obj*, belay_device_info* info) BELAY_NOEXCEPT -> belay_status {
+    table_.device_info = [](const belay_host* h, belay_obj*, belay_device_info* info)
+                             BELAY_NOEXCEPT -> belay_status {
       if (of(h).visible_) info->hdr.flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST;
       info->driver = to_str(of(h).visible_ ? "cpu" : "far");
       info->threads = 1;
       info->memory_bytes = of(h).memory_bytes;
       return BELAY_OK;
     };
-    table_.buffer_create = [](const belay_host* h, belay_obj*, const belay_alloc_req* req, belay_obj** out) BELAY_NOEXCEPT -> belay_status {
+    table_.buffer_create = [](const belay_host* h, belay_obj*, const belay_alloc_req* req, belay_obj** out)
+                               BELAY_NOEXCEPT -> belay_status {
       auto* block = new Block;
       block->memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, (req->bytes + 127) / 64 * 64)));
       std::memset(block->memory.get(), 0xcc, req->bytes);  // nothing may count on zeros
@@ -117,7 +125,8 @@ class EngineHost : public FakeHost {
       of(h).live_.fetch_add(1);
       return BELAY_OK;
     };
-    table_.buffer_info = [](const belay_host* h, belay_obj* object, belay_hal_buffer_info* info) BELAY_NOEXCEPT -> belay_status {
+    table_.buffer_info = [](const belay_host* h, belay_obj* object, belay_hal_buffer_info* info)
+                             BELAY_NOEXCEPT -> belay_status {
       info->bytes = static_cast<Block*>(object)->bytes;
       info->host = of(h).visible_ ? static_cast<Block*>(object)->memory.get() : nullptr;
       return BELAY_OK;
@@ -126,7 +135,8 @@ class EngineHost : public FakeHost {
       delete static_cast<Block*>(object);
       of(h).live_.fetch_sub(1);
     };
-    table_.stream_create = [](const belay_host* h, belay_obj*, const belay_hal_stream_req*, belay_obj** out) BELAY_NOEXCEPT -> belay_status {
+    table_.stream_create = [](const belay_host* h, belay_obj*, const belay_hal_stream_req*, belay_obj** out)
+                               BELAY_NOEXCEPT -> belay_status {
       *out = new Line;
       of(h).live_.fetch_add(1);
       return BELAY_OK;
@@ -135,9 +145,11 @@ class EngineHost : public FakeHost {
       delete static_cast<Line*>(object);
       of(h).live_.fetch_sub(1);
     };
-    table_.copy = [](const belay_host* h, belay_obj*, const belay_copy_req* req, belay_event* out) BELAY_NOEXCEPT -> belay_status {
+    table_.copy = [](const belay_host* h, belay_obj*, const belay_copy_req* req, belay_event* out)
+                      BELAY_NOEXCEPT -> belay_status {
       void* to = req->dst ? static_cast<Block*>(req->dst)->memory.get() + req->dst_offset : req->host_dst;
-      const void* from = req->src ? static_cast<Block*>(req->src)->memory.get() + req->src_offset : req->host_src;
+      const void* from =
+          req->src ? static_cast<Block*>(req->src)->memory.get() + req->src_offset : req->host_src;
       std::memcpy(to, from, req->bytes);
       of(h).copies.fetch_add(1);
       *out = {};
@@ -148,7 +160,8 @@ class EngineHost : public FakeHost {
       auto& line = *reinterpret_cast<Line*>(event.timeline);
       return line.failure == BELAY_OK ? BELAY_OK : of(h).make(Code::kInternal, of(h).text(line.failure));
     };
-    table_.on_reached = [](const belay_host* h, belay_event event, belay_completion then) BELAY_NOEXCEPT -> belay_status {
+    table_.on_reached = [](const belay_host* h, belay_event event, belay_completion then)
+                            BELAY_NOEXCEPT -> belay_status {
       then.done(then.user, of(h).table_.synchronize(h, event, 0));
       return BELAY_OK;
     };
@@ -159,11 +172,14 @@ class EngineHost : public FakeHost {
       of(h).recoveries.fetch_add(1);
       return BELAY_OK;
     };
-    table_.program_create = [](const belay_host* h, belay_obj*, const belay_program_req* req, belay_obj** out) BELAY_NOEXCEPT -> belay_status {
+    table_.program_create = [](const belay_host* h, belay_obj*, const belay_program_req* req, belay_obj** out)
+                                BELAY_NOEXCEPT -> belay_status {
       auto* program = new Recorded;
       program->bindings = req->binding_count;
       for (uint64_t i = 0; i < req->node_count; ++i)
-        program->nodes.push_back({req->nodes[i]->kernel, {req->nodes[i]->args, req->nodes[i]->args + req->nodes[i]->arg_count}, to_string(req->nodes[i]->name)});
+        program->nodes.push_back({req->nodes[i]->kernel,
+                                  {req->nodes[i]->args, req->nodes[i]->args + req->nodes[i]->arg_count},
+                                  to_string(req->nodes[i]->name)});
       *out = program;
       of(h).live_.fetch_add(1);
       return BELAY_OK;
@@ -173,9 +189,8 @@ class EngineHost : public FakeHost {
       delete static_cast<Recorded*>(object);
       of(h).live_.fetch_sub(1);
     };
-    table_.plan = [](const belay_host* h, const belay_plan_req* req, belay_plan_result* result) BELAY_NOEXCEPT -> belay_status {
-      return to_c(*h, reuse::plan(*req, *result));
-    };
+    table_.plan = [](const belay_host* h, const belay_plan_req* req, belay_plan_result* result)
+                      BELAY_NOEXCEPT -> belay_status { return to_c(*h, reuse::plan(*req, *result)); };
   }
 
   const bool visible_;

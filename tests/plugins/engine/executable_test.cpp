@@ -23,8 +23,8 @@ TEST_F(EngineTest, AChainRunsAndReusesItsMemory) {
   const belay_executable_stats s = stats();
   EXPECT_EQ(s.kernels, 6u);
   EXPECT_EQ(s.runs, 1u);
-  EXPECT_EQ(s.live_bytes, 32u);  // one is read while the next is written
-  EXPECT_EQ(s.arena_bytes, 80u); // two of 16 bytes at multiples of 64
+  EXPECT_EQ(s.live_bytes, 32u);   // one is read while the next is written
+  EXPECT_EQ(s.arena_bytes, 80u);  // two of 16 bytes at multiples of 64
   EXPECT_EQ(s.input_bytes_copied, 0u);
   EXPECT_EQ(s.output_bytes_copied, 0u);
   EXPECT_EQ(s.copied_bytes, 4u);
@@ -171,7 +171,8 @@ TEST_F(EngineTest, AnOperatorThatNobodyClaimsIsNamedWithTheReason) {
   g.output(g.node("Sin", 7, {g.input("x", {D::dim(2)})}));
   const Status status = load(g);
   EXPECT_EQ(status.code(), Code::kUnimplemented);
-  EXPECT_THAT(status.message(), HasSubstr("node 'Sin1' (Sin), version 7 of domain 'ai.onnx', on (float32[2])"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("node 'Sin1' (Sin), version 7 of domain 'ai.onnx', on (float32[2])"));
   EXPECT_THAT(status.message(), HasSubstr("toy: the toy knows no such operator"));
 }
 
@@ -252,7 +253,8 @@ class FarDeviceTest : public EngineTest {
     far = mock.get();
     far->drivers = {"far"};
     far->ops = {"Add"};
-    far_provider = {BELAY_OBJ_KERNEL_PROVIDER, &MockKernelProvider::table(), static_cast<MockKernelProvider*>(mock.release())};
+    far_provider = {BELAY_OBJ_KERNEL_PROVIDER, &MockKernelProvider::table(),
+                    static_cast<MockKernelProvider*>(mock.release())};
     host.provide("belay.kernel-provider/1:far", far_provider);
   }
   ToyProvider* far = nullptr;

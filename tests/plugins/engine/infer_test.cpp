@@ -14,9 +14,9 @@ using ::testing::HasSubstr;
 struct Case {
   const char* op;
   uint32_t version;
-  std::vector<Ints> inputs;                                     // shapes of float32 inputs
-  std::vector<std::pair<const char*, Ints>> ints;               // attributes
-  std::vector<Ints> constants;                                  // further inputs: lists of int64
+  std::vector<Ints> inputs;                        // shapes of float32 inputs
+  std::vector<std::pair<const char*, Ints>> ints;  // attributes
+  std::vector<Ints> constants;                     // further inputs: lists of int64
   Ints want;
 };
 
@@ -25,14 +25,18 @@ Result<ir::Type> infer_case(const Case& c) {
   std::vector<uint32_t> inputs;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     GraphMaker::Shape shape;
-    for (const int64_t dim : c.inputs[i]) shape.push_back(dim < 0 ? belay::graph::Dim{-1, "s" + std::to_string(-dim)} : D::dim(dim));
+    for (const int64_t dim : c.inputs[i])
+      shape.push_back(dim < 0 ? belay::graph::Dim{-1, "s" + std::to_string(-dim)} : D::dim(dim));
     inputs.push_back(g.input("x" + std::to_string(i), shape));
   }
-  for (const Ints& values : c.constants) inputs.push_back(g.constant<int64_t>(values, {int64_t(values.size())}));
+  for (const Ints& values : c.constants)
+    inputs.push_back(g.constant<int64_t>(values, {int64_t(values.size())}));
   g.output(g.node(c.op, c.version, inputs));
   for (const auto& [name, values] : c.ints) {
-    if (values.size() == 1 && std::string_view(name) != "kernel_shape" && std::string_view(name) != "axes") g.b.set_int(g.last, name, values[0]);
-    else g.b.set_ints(g.last, name, values);
+    if (values.size() == 1 && std::string_view(name) != "kernel_shape" && std::string_view(name) != "axes")
+      g.b.set_int(g.last, name, values[0]);
+    else
+      g.b.set_ints(g.last, name, values);
   }
   ir::Model model = import(g.freeze());
   BELAY_ASSIGN(const ir::Env env, passes::infer_model(model));
@@ -46,10 +50,20 @@ TEST(InferTest, Shapes) {
       {"MatMul", 13, {{5, 2, 3}, {3, 4}}, {}, {}, {5, 2, 4}},
       {"MatMul", 13, {{3}, {3}}, {}, {}, {}},
       {"Gemm", 13, {{3, 2}, {4, 3}}, {{"transA", {1}}, {"transB", {1}}}, {}, {2, 4}},
-      {"Conv", 11, {{1, 3, 8, 9}, {6, 3, 3, 3}}, {{"strides", {2, 2}}, {"pads", {1, 1, 1, 1}}}, {}, {1, 6, 4, 5}},
+      {"Conv",
+       11,
+       {{1, 3, 8, 9}, {6, 3, 3, 3}},
+       {{"strides", {2, 2}}, {"pads", {1, 1, 1, 1}}},
+       {},
+       {1, 6, 4, 5}},
       {"Conv", 11, {{-2, 4, 8}, {6, 2, 3}}, {{"group", {2}}}, {}, {-2, 6, 6}},
       {"ConvTranspose", 11, {{1, 3, 4, 4}, {3, 2, 3, 3}}, {{"strides", {2, 2}}}, {}, {1, 2, 9, 9}},
-      {"MaxPool", 12, {{1, 1, 5, 5}}, {{"kernel_shape", {2, 2}}, {"strides", {2, 2}}, {"ceil_mode", {1}}}, {}, {1, 1, 3, 3}},
+      {"MaxPool",
+       12,
+       {{1, 1, 5, 5}},
+       {{"kernel_shape", {2, 2}}, {"strides", {2, 2}}, {"ceil_mode", {1}}},
+       {},
+       {1, 1, 3, 3}},
       {"MaxPool", 12, {{1, 1, 5, 5}}, {{"kernel_shape", {2, 2}}, {"strides", {2, 2}}}, {}, {1, 1, 2, 2}},
       {"GlobalAveragePool", 1, {{1, 7, 5, 5}}, {}, {}, {1, 7, 1, 1}},
       {"Transpose", 13, {{2, 3, 4}}, {{"perm", {2, 0, 1}}}, {}, {4, 2, 3}},
@@ -92,7 +106,8 @@ TEST(InferTest, Shapes) {
 
 TEST(InferTest, WhatIsAgainstADefinitionIsNamed) {
   const std::pair<Case, const char*> cases[] = {
-      {{"Add", 14, {{2}, {3}}, {}, {}, {}}, "Node 'Add1' (Add): dims [2] and [3] do not broadcast (inputs: float32[2], float32[3])."},
+      {{"Add", 14, {{2}, {3}}, {}, {}, {}},
+       "Node 'Add1' (Add): dims [2] and [3] do not broadcast (inputs: float32[2], float32[3])."},
       {{"MatMul", 13, {{2, 3}, {4, 5}}, {}, {}, {}}, "inner dims 3 and 4 differ"},
       {{"Conv", 11, {{1, 1, 2, 2}, {1, 1, 3, 3}}, {}, {}, {}}, "a window of 3 does not fit"},
       {{"Conv", 11, {{1, 4, 8}, {6, 3, 3}}, {}, {}, {}}, "the input has 4 channels, the weights take 3"},
@@ -124,12 +139,14 @@ TEST(InferTest, ShapeArithmeticKeepsSymbols) {
 
 TEST(EvaluateTest, SmallIntegerNodes) {
   const std::tuple<const char*, Ints, Ints, Ints> cases[] = {
-      {"Add", {1, 2}, {10}, {11, 12}}, {"Sub", {1, 2}, {3, 3}, {-2, -1}}, {"Div", {7, -7}, {2}, {3, -3}},
-      {"Mod", {7, -7}, {3}, {1, 2}},   {"Max", {1, 5}, {3}, {3, 5}},      {"Gather", {4, 5, 6}, {-1, 0}, {6, 4}},
+      {"Add", {1, 2}, {10}, {11, 12}}, {"Sub", {1, 2}, {3, 3}, {-2, -1}},
+      {"Div", {7, -7}, {2}, {3, -3}},  {"Mod", {7, -7}, {3}, {1, 2}},
+      {"Max", {1, 5}, {3}, {3, 5}},    {"Gather", {4, 5, 6}, {-1, 0}, {6, 4}},
   };
   for (const auto& [op, a, b, want] : cases) {
     GraphMaker g;
-    g.output(g.node(op, 13, {g.constant<int64_t>(a, {int64_t(a.size())}), g.constant<int64_t>(b, {int64_t(b.size())})}));
+    g.output(g.node(
+        op, 13, {g.constant<int64_t>(a, {int64_t(a.size())}), g.constant<int64_t>(b, {int64_t(b.size())})}));
     ir::Model model = import(g.freeze());
     const auto env = passes::infer_model(model);
     ASSERT_TRUE(env.ok()) << op;
@@ -154,7 +171,8 @@ TEST(TypesTest, HalvesRoundToNearestEven) {
   EXPECT_EQ(ir::float_to_half(5.9604645e-8f), 0x0001);
   EXPECT_EQ(ir::float_to_half(2.9802322e-8f), 0x0000);  // a tie goes to even
   EXPECT_EQ(ir::float_to_half(1.00048828125f), 0x3c00);
-  for (uint32_t bits = 0; bits < 0x7c00; ++bits) EXPECT_EQ(ir::float_to_half(ir::half_to_float(uint16_t(bits))), bits);
+  for (uint32_t bits = 0; bits < 0x7c00; ++bits)
+    EXPECT_EQ(ir::float_to_half(ir::half_to_float(uint16_t(bits))), bits);
   EXPECT_EQ(ir::float_to_bfloat(1.00390625f), 0x3f80);
 }
 

@@ -77,7 +77,9 @@ TEST(AffineFoldingTest, NotWhereTheConvolutionIsSubtractedFromAConstant) {
 
 TEST(AffineFoldingTest, BatchNormalizationFolds) {
   ConvGraph g;
-  g.output(g.node("BatchNormalization", 15, {g.conv, g.constant<float>({2, 4}, {2}), g.constant<float>({1, 1}, {2}), g.constant<float>({3, 0}, {2}), g.constant<float>({1, 4}, {2})}));
+  g.output(g.node("BatchNormalization", 15,
+                  {g.conv, g.constant<float>({2, 4}, {2}), g.constant<float>({1, 1}, {2}),
+                   g.constant<float>({3, 0}, {2}), g.constant<float>({1, 4}, {2})}));
   g.b.set_float(g.last, "epsilon", 0);
   ir::Model model = import(g.freeze());
   EXPECT_EQ(*passes::fold_affine(model, {}), 1u);

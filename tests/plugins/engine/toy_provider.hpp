@@ -1,5 +1,6 @@
-// toy_provider.hpp: a mocked kernel provider whose default actions run a few operators on float32 and int64 in plain
-// loops: Add, Mul, Less (the second operand may be one element), Relu, Neg, NonZero, and "Fail", which fails.
+// toy_provider.hpp: a mocked kernel provider whose default actions run a few operators on float32 and int64
+// in plain loops: Add, Mul, Less (the second operand may be one element), Relu, Neg, NonZero, and "Fail",
+// which fails.
 #pragma once
 
 #include <belay/graph/dtype.hpp>
@@ -14,9 +15,15 @@ namespace belay::testing {
 class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
  public:
   explicit ToyProvider(const belay_host* host) : NiceMock(host) {
-    ON_CALL(*this, serves).WillByDefault([this](const belay_device_info& info) { return drivers.contains(to_string(info.driver)) ? 500u : 0u; });
-    ON_CALL(*this, claim).WillByDefault([this](const belay_claim_req& req, const belay_claim_sink& sink) { return claim_all(req, sink); });
-    ON_CALL(*this, prepare).WillByDefault([this](const belay_prepare_req& req, belay_prepared* out) { return make(req, out); });
+    ON_CALL(*this, serves).WillByDefault([this](const belay_device_info& info) {
+      return drivers.contains(to_string(info.driver)) ? 500u : 0u;
+    });
+    ON_CALL(*this, claim).WillByDefault([this](const belay_claim_req& req, const belay_claim_sink& sink) {
+      return claim_all(req, sink);
+    });
+    ON_CALL(*this, prepare).WillByDefault([this](const belay_prepare_req& req, belay_prepared* out) {
+      return make(req, out);
+    });
     ON_CALL(*this, release).WillByDefault([this](void* handle) {
       delete static_cast<State*>(handle);
       live.fetch_sub(1);
@@ -25,7 +32,7 @@ class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
 
   std::set<std::string> drivers{"cpu"};
   std::set<std::string> ops{"Add", "Mul", "Less", "Relu", "Neg", "NonZero", "Fail"};
-  bool fuse = false;      // claims [Add, Relu]
+  bool fuse = false;  // claims [Add, Relu]
   bool in_place = false;
   std::atomic<int> live{0}, prepared{0};
 
@@ -38,7 +45,8 @@ class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
     std::vector<int64_t> dims;
   };
 
-  void emit(const belay::graph::NodeView& node, std::vector<uint32_t> nodes, std::vector<uint32_t> inputs, uint32_t output, uint64_t score, const belay_claim_sink& sink) {
+  void emit(const belay::graph::NodeView& node, std::vector<uint32_t> nodes, std::vector<uint32_t> inputs,
+            uint32_t output, uint64_t score, const belay_claim_sink& sink) {
     (void)node;
     const belay_in_place pair{0, 0};
     belay_claim claim{};
@@ -67,7 +75,8 @@ class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
       emit(node, {n}, inputs, node.output(0), 500, sink);
       if (fuse && node.op() == "Add")
         for (uint32_t m = n + 1; m < view.nodes().size(); ++m)
-          if (view.node(m).op() == "Relu" && view.node(m).input(0) == node.output(0)) emit(node, {n, m}, inputs, view.node(m).output(0), 900, sink);
+          if (view.node(m).op() == "Relu" && view.node(m).input(0) == node.output(0))
+            emit(node, {n, m}, inputs, view.node(m).output(0), 900, sink);
     }
     return {};
   }
@@ -84,7 +93,8 @@ class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
     state->count = *element_count(state->dims);
     if (node.inputs().size() > 1) state->count_b = *element_count(*view.shape(node.input(1)));
     out->handle = state.get();
-    out->kernel.hdr = {sizeof(belay_kernel), state->op == "NonZero" ? BELAY_KERNEL_WRITES_SHAPE : 0u, nullptr};
+    out->kernel.hdr = {sizeof(belay_kernel), state->op == "NonZero" ? BELAY_KERNEL_WRITES_SHAPE : 0u,
+                       nullptr};
     out->kernel.fn = run;
     out->kernel.state = state.release();
     out->implementation = to_str("toy");

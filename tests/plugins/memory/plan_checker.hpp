@@ -1,4 +1,5 @@
-// plan_checker.hpp: checks a static plan step by step, in the simplest way there is; shares no code with what it checks.
+// plan_checker.hpp: checks a static plan step by step, in the simplest way there is; shares no code with what
+// it checks.
 #pragma once
 
 #include <belay/abi/memory_policy.h>
@@ -89,8 +90,10 @@ inline std::string check(const PlanProblem& problem, const PlanAnswer& answer) {
   for (uint32_t i = 0; i < all.size(); ++i) {
     const std::string who = "buffer " + std::to_string(i);
     if (answer.offset[i] % all[i].align) return who + " is not aligned";
-    if (all[i].fixed != BELAY_OFFSET_FREE && answer.offset[i] != all[i].fixed) return who + " moved from where it is fixed";
-    if (all[i].bytes && answer.offset[i] + all[i].bytes > answer.peak[all[i].arena]) return who + " lies above the peak";
+    if (all[i].fixed != BELAY_OFFSET_FREE && answer.offset[i] != all[i].fixed)
+      return who + " moved from where it is fixed";
+    if (all[i].bytes && answer.offset[i] + all[i].bytes > answer.peak[all[i].arena])
+      return who + " lies above the peak";
     for (uint32_t k = i + 1; k < all.size(); ++k) {
       if (!overlap(i, k)) continue;
       if (conflicts.contains({i, k})) return who + " overlaps a buffer that it conflicts with";

@@ -35,7 +35,8 @@ TEST(ReusePlanTest, BuffersThatNeverMeetShareTheirPlace) {
 }
 
 TEST(ReusePlanTest, ABufferLivesInTheGapOfAnother) {
-  const PlanAnswer answer = solve({.buffers = {{.bytes = 128, .begin = 0, .end = 1, .more = {{5, 6}}}, {128, 2, 4}}});
+  const PlanAnswer answer =
+      solve({.buffers = {{.bytes = 128, .begin = 0, .end = 1, .more = {{5, 6}}}, {128, 2, 4}}});
   EXPECT_EQ(answer.peak[0], 128u);
 }
 
@@ -56,13 +57,16 @@ TEST(ReusePlanTest, APairThatMeetsLongerThanOneStepIsKeptApart) {
 }
 
 TEST(ReusePlanTest, FixedBuffersStayAndOthersGoAroundThem) {
-  const PlanAnswer answer = solve({.buffers = {{.bytes = 64, .begin = 0, .end = 4, .fixed = 64}, {64, 0, 4}, {64, 0, 4}}});
+  const PlanAnswer answer =
+      solve({.buffers = {{.bytes = 64, .begin = 0, .end = 4, .fixed = 64}, {64, 0, 4}, {64, 0, 4}}});
   EXPECT_EQ(answer.offset[0], 64u);
   EXPECT_EQ(answer.peak[0], 192u);
 }
 
 TEST(ReusePlanTest, ArenasAreIndependent) {
-  const PlanAnswer answer = solve({.buffers = {{.bytes = 64, .begin = 0, .end = 4, .arena = 0}, {.bytes = 192, .begin = 0, .end = 4, .arena = 1}}, .arenas = 2});
+  const PlanAnswer answer = solve({.buffers = {{.bytes = 64, .begin = 0, .end = 4, .arena = 0},
+                                               {.bytes = 192, .begin = 0, .end = 4, .arena = 1}},
+                                   .arenas = 2});
   EXPECT_EQ(answer.peak, (std::vector<uint64_t>{64, 192}));
 }
 
@@ -94,7 +98,8 @@ TEST(ReusePlanTest, EqualSeedsGiveEqualAnswers) {
   EXPECT_EQ(solve(problem).offset, solve(problem).offset);
 }
 
-// Random requests with everything in them: the checker finds nothing, and the peak is between the bound and the sum.
+// Random requests with everything in them: the checker finds nothing, and the peak is between the bound and
+// the sum.
 TEST(ReusePlanTest, RandomPlansAreRight) {
   for (uint32_t seed = 0; seed < 400; ++seed) {
     std::mt19937 random(seed);
@@ -108,7 +113,8 @@ TEST(ReusePlanTest, RandomPlansAreRight) {
       if (random() % 8 == 0) b.more.push_back({b.end + 1 + random() % 5, b.end + 7});
       problem.buffers.push_back(b);
     }
-    for (uint32_t i = 0; i < count / 4; ++i) problem.conflicts.push_back({uint32_t(random() % count), uint32_t(random() % count)});
+    for (uint32_t i = 0; i < count / 4; ++i)
+      problem.conflicts.push_back({uint32_t(random() % count), uint32_t(random() % count)});
     for (uint32_t i = 0; i + 1 < count; ++i) {
       const auto &a = problem.buffers[i], &b = problem.buffers[i + 1];
       if (a.more.empty() && a.end == b.begin + 1) problem.in_place.push_back({i, i + 1});
@@ -129,7 +135,8 @@ TEST(ReusePlanTest, NetworksAreNearTheBound) {
   PlanProblem problem{.budget_ns = 1'000'000};
   std::mt19937 random(3);
   for (uint64_t step = 0; step < 400; ++step)
-    problem.buffers.push_back({(random() % 64 + 1) * 1024, step, step + 2 + (random() % 6 == 0 ? random() % 12 : 0)});
+    problem.buffers.push_back(
+        {(random() % 64 + 1) * 1024, step, step + 2 + (random() % 6 == 0 ? random() % 12 : 0)});
   const PlanAnswer answer = solve(problem);
   EXPECT_LE(double(answer.peak[0]), 1.1 * double(answer.lower_bound[0]));
 }

@@ -1,4 +1,5 @@
-// ir/env.hpp: what is known of a model's values in one situation: while loading, or for one set of input shapes.
+// ir/env.hpp: what is known of a model's values in one situation: while loading, or for one set of input
+// shapes.
 #pragma once
 
 #include "ir/model.hpp"
@@ -12,13 +13,13 @@ struct Env {
   std::vector<Type> types;             // by value
   std::vector<ConstantPtr> constants;  // by value; null: not known
   std::vector<ValueId> aliases;        // by value; itself unless it is another name of that value
-  // Elements of small integer tensors of rank 0 or 1 that are known in part (codes as in dims): shape arithmetic over
-  // symbols. Only kept while loading.
+  // Elements of small integer tensors of rank 0 or 1 that are known in part (codes as in dims): shape
+  // arithmetic over symbols. Only kept while loading.
   std::unordered_map<ValueId, Dims> partial;
 
   // Knows the constants of the model, and types only of these: a declared shape need not be what comes.
-  explicit Env(const Model& of) : model(&of), types(of.values.size()), constants(of.values.size()),
-                                  aliases(of.values.size()) {
+  explicit Env(const Model& of)
+      : model(&of), types(of.values.size()), constants(of.values.size()), aliases(of.values.size()) {
     for (ValueId i = 0; i < of.values.size(); ++i) {
       aliases[i] = i;
       if (const ConstantPtr& constant = of.constant_of(i)) set_constant(i, constant);

@@ -29,9 +29,17 @@ ConstantPtr from_ints(uint32_t dtype, const std::vector<int64_t>& values, Dims d
 
 bool whole(uint32_t dtype) {
   switch (dtype) {
-    case BELAY_DT_INT64: case BELAY_DT_INT32: case BELAY_DT_INT16: case BELAY_DT_INT8:
-    case BELAY_DT_UINT32: case BELAY_DT_UINT16: case BELAY_DT_UINT8: case BELAY_DT_BOOL: return true;
-    default: return false;  // uint64 does not fit the int64 that is computed in
+    case BELAY_DT_INT64:
+    case BELAY_DT_INT32:
+    case BELAY_DT_INT16:
+    case BELAY_DT_INT8:
+    case BELAY_DT_UINT32:
+    case BELAY_DT_UINT16:
+    case BELAY_DT_UINT8:
+    case BELAY_DT_BOOL:
+      return true;
+    default:
+      return false;  // uint64 does not fit the int64 that is computed in
   }
 }
 
@@ -74,13 +82,16 @@ ConstantPtr pick(const Constant& from, Dims dims, const std::vector<size_t>& ind
 
 ConstantPtr reshaped(const Constant& from, Dims dims) {
   auto out = make_constant(from.dtype, std::move(dims));
-  if (out && out->bytes == from.bytes) std::memcpy(const_cast<std::byte*>(out->data), from.data, from.bytes);
-  else return nullptr;
+  if (out && out->bytes == from.bytes)
+    std::memcpy(const_cast<std::byte*>(out->data), from.data, from.bytes);
+  else
+    return nullptr;
   return out;
 }
 
 Outputs binary(const Node& node, const Constant& a, const Constant& b, const Type& type) {
-  const std::vector<size_t> strides[2] = {broadcast_strides(a.dims, type.dims), broadcast_strides(b.dims, type.dims)};
+  const std::vector<size_t> strides[2] = {broadcast_strides(a.dims, type.dims),
+                                          broadcast_strides(b.dims, type.dims)};
   const uint64_t count = element_count(type.dims).value_or(UINT64_MAX);
   const std::string& op = node.op;
   if (whole(a.dtype) && whole(b.dtype)) {
@@ -91,25 +102,46 @@ Outputs binary(const Node& node, const Constant& a, const Constant& b, const Typ
     for_each_index(type.dims, strides, [&](uint64_t i, const std::vector<size_t>& at) {
       const int64_t l = (*x)[at[0]], r = (*y)[at[1]];
       const auto wrap = [](auto f, int64_t p, int64_t q) { return int64_t(f(uint64_t(p), uint64_t(q))); };
-      if (op == "Add") out[i] = wrap(std::plus<uint64_t>(), l, r);
-      else if (op == "Sub") out[i] = wrap(std::minus<uint64_t>(), l, r);
-      else if (op == "Mul") out[i] = wrap(std::multiplies<uint64_t>(), l, r);
-      else if (op == "Div") { if (r == 0 || (l == INT64_MIN && r == -1)) ok = false; else out[i] = l / r; }
-      else if (op == "Mod") {
-        if (r == 0 || r == -1 || node.int_or("fmod", 0)) ok = false;
-        else { out[i] = l % r; if (out[i] && (out[i] < 0) != (r < 0)) out[i] += r; }
-      }
-      else if (op == "Min") out[i] = std::min(l, r);
-      else if (op == "Max") out[i] = std::max(l, r);
-      else if (op == "Equal") out[i] = l == r;
-      else if (op == "Less") out[i] = l < r;
-      else if (op == "LessOrEqual") out[i] = l <= r;
-      else if (op == "Greater") out[i] = l > r;
-      else if (op == "GreaterOrEqual") out[i] = l >= r;
-      else if (op == "And") out[i] = l && r;
-      else if (op == "Or") out[i] = l || r;
-      else if (op == "Xor") out[i] = (l != 0) != (r != 0);
-      else ok = false;
+      if (op == "Add")
+        out[i] = wrap(std::plus<uint64_t>(), l, r);
+      else if (op == "Sub")
+        out[i] = wrap(std::minus<uint64_t>(), l, r);
+      else if (op == "Mul")
+        out[i] = wrap(std::multiplies<uint64_t>(), l, r);
+      else if (op == "Div") {
+        if (r == 0 || (l == INT64_MIN && r == -1))
+          ok = false;
+        else
+          out[i] = l / r;
+      } else if (op == "Mod") {
+        if (r == 0 || r == -1 || node.int_or("fmod", 0))
+          ok = false;
+        else {
+          out[i] = l % r;
+          if (out[i] && (out[i] < 0) != (r < 0)) out[i] += r;
+        }
+      } else if (op == "Min")
+        out[i] = std::min(l, r);
+      else if (op == "Max")
+        out[i] = std::max(l, r);
+      else if (op == "Equal")
+        out[i] = l == r;
+      else if (op == "Less")
+        out[i] = l < r;
+      else if (op == "LessOrEqual")
+        out[i] = l <= r;
+      else if (op == "Greater")
+        out[i] = l > r;
+      else if (op == "GreaterOrEqual")
+        out[i] = l >= r;
+      else if (op == "And")
+        out[i] = l && r;
+      else if (op == "Or")
+        out[i] = l || r;
+      else if (op == "Xor")
+        out[i] = (l != 0) != (r != 0);
+      else
+        ok = false;
     });
     return ok ? one(from_ints(type.dtype, out, type.dims)) : std::nullopt;
   }
@@ -123,16 +155,31 @@ Outputs binary(const Node& node, const Constant& a, const Constant& b, const Typ
   for_each_index(type.dims, strides, [&](uint64_t i, const std::vector<size_t>& at) {
     const double l = (*x)[at[0]], r = (*y)[at[1]];
     // One operation in double on float32 operands, rounded once to float32, is the float32 operation.
-    if (op == "Add") out[i] = l + r;
-    else if (op == "Sub") out[i] = l - r;
-    else if (op == "Mul") out[i] = l * r;
-    else if (op == "Div") out[i] = l / r;
-    else if (op == "Equal") { compares = true; flags[i] = l == r; }
-    else if (op == "Less") { compares = true; flags[i] = l < r; }
-    else if (op == "LessOrEqual") { compares = true; flags[i] = l <= r; }
-    else if (op == "Greater") { compares = true; flags[i] = l > r; }
-    else if (op == "GreaterOrEqual") { compares = true; flags[i] = l >= r; }
-    else ok = false;
+    if (op == "Add")
+      out[i] = l + r;
+    else if (op == "Sub")
+      out[i] = l - r;
+    else if (op == "Mul")
+      out[i] = l * r;
+    else if (op == "Div")
+      out[i] = l / r;
+    else if (op == "Equal") {
+      compares = true;
+      flags[i] = l == r;
+    } else if (op == "Less") {
+      compares = true;
+      flags[i] = l < r;
+    } else if (op == "LessOrEqual") {
+      compares = true;
+      flags[i] = l <= r;
+    } else if (op == "Greater") {
+      compares = true;
+      flags[i] = l > r;
+    } else if (op == "GreaterOrEqual") {
+      compares = true;
+      flags[i] = l >= r;
+    } else
+      ok = false;
   });
   if (!ok) return std::nullopt;
   return one(compares || type.dtype == BELAY_DT_BOOL ? from_ints(BELAY_DT_BOOL, flags, type.dims)
@@ -150,10 +197,12 @@ Outputs cast(const Constant& from, const Type& type) {
       return one(from_ints(type.dtype, flags, from.dims));
     }
     if (whole(type.dtype)) return one(from_ints(type.dtype, *values, from.dims));
-    if (type.dtype == BELAY_DT_FLOAT64) return one(make_floats(type.dtype, std::vector<double>(values->begin(), values->end()), from.dims));
+    if (type.dtype == BELAY_DT_FLOAT64)
+      return one(make_floats(type.dtype, std::vector<double>(values->begin(), values->end()), from.dims));
     if (type.dtype == BELAY_DT_FLOAT32) {
       std::vector<double> rounded;
-      for (const int64_t value : *values) rounded.push_back(double(float(value)));  // once, not by way of double
+      for (const int64_t value : *values)
+        rounded.push_back(double(float(value)));  // once, not by way of double
       return one(make_floats(type.dtype, rounded, from.dims));
     }
     return std::nullopt;
@@ -161,13 +210,19 @@ Outputs cast(const Constant& from, const Type& type) {
   if (from.dtype != BELAY_DT_FLOAT32 && from.dtype != BELAY_DT_FLOAT64) return std::nullopt;
   const auto values = as_doubles(from);
   if (!values) return std::nullopt;
-  if (type.dtype == BELAY_DT_FLOAT32 || type.dtype == BELAY_DT_FLOAT64) return one(make_floats(type.dtype, *values, from.dims));
-  if (type.dtype != BELAY_DT_INT64 && type.dtype != BELAY_DT_INT32 && type.dtype != BELAY_DT_BOOL) return std::nullopt;
+  if (type.dtype == BELAY_DT_FLOAT32 || type.dtype == BELAY_DT_FLOAT64)
+    return one(make_floats(type.dtype, *values, from.dims));
+  if (type.dtype != BELAY_DT_INT64 && type.dtype != BELAY_DT_INT32 && type.dtype != BELAY_DT_BOOL)
+    return std::nullopt;
   std::vector<int64_t> out;
   for (const double value : *values) {
-    if (type.dtype == BELAY_DT_BOOL) { out.push_back(value != 0); continue; }
+    if (type.dtype == BELAY_DT_BOOL) {
+      out.push_back(value != 0);
+      continue;
+    }
     const double limit = type.dtype == BELAY_DT_INT32 ? 2147483648.0 : 9223372036854775808.0;
-    if (!(std::trunc(value) >= -limit && std::trunc(value) < limit)) return std::nullopt;  // not defined: leave it to the kernel
+    if (!(std::trunc(value) >= -limit && std::trunc(value) < limit))
+      return std::nullopt;  // not defined: leave it to the kernel
     out.push_back(int64_t(value));
   }
   return one(from_ints(type.dtype, out, from.dims));
@@ -180,7 +235,10 @@ Outputs unary(const std::string& op, const Constant& from) {
     std::vector<int64_t> out;
     for (const int64_t value : *values) {
       const int64_t negated = int64_t(uint64_t{0} - uint64_t(value));
-      out.push_back(op == "Not" ? !value : op == "Sign" ? (value > 0) - (value < 0) : op == "Abs" && value >= 0 ? value : negated);
+      out.push_back(op == "Not"                 ? !value
+                    : op == "Sign"              ? (value > 0) - (value < 0)
+                    : op == "Abs" && value >= 0 ? value
+                                                : negated);
     }
     return one(from_ints(from.dtype, out, from.dims));
   }
@@ -189,13 +247,20 @@ Outputs unary(const std::string& op, const Constant& from) {
   if (!values) return std::nullopt;
   std::vector<double> out;
   for (const double value : *values) {
-    if (op == "Floor") out.push_back(std::floor(value));
-    else if (op == "Ceil") out.push_back(std::ceil(value));
-    else if (op == "Round") out.push_back(std::nearbyint(value));
-    else if (op == "Neg") out.push_back(-value);
-    else if (op == "Abs") out.push_back(std::fabs(value));
-    else if (op == "Sqrt") out.push_back(std::sqrt(value));
-    else return std::nullopt;
+    if (op == "Floor")
+      out.push_back(std::floor(value));
+    else if (op == "Ceil")
+      out.push_back(std::ceil(value));
+    else if (op == "Round")
+      out.push_back(std::nearbyint(value));
+    else if (op == "Neg")
+      out.push_back(-value);
+    else if (op == "Abs")
+      out.push_back(std::fabs(value));
+    else if (op == "Sqrt")
+      out.push_back(std::sqrt(value));
+    else
+      return std::nullopt;
   }
   return one(make_floats(from.dtype, out, from.dims));
 }
@@ -237,7 +302,8 @@ Outputs slice(const Env& env, const Node& node, const Type& type) {
     step[size_t(axis)] = steps ? (*steps)[i] : 1;
     int64_t start = (*starts)[i];
     if (start < 0) start = std::max<int64_t>(start, -dim - 1) + dim;
-    start = step[size_t(axis)] > 0 ? std::clamp<int64_t>(start, 0, dim) : std::clamp<int64_t>(start, -1, dim - 1);
+    start =
+        step[size_t(axis)] > 0 ? std::clamp<int64_t>(start, 0, dim) : std::clamp<int64_t>(start, -1, dim - 1);
     first[size_t(axis)] = start;
   }
   const uint64_t count = element_count(type.dims).value_or(UINT64_MAX);
@@ -290,7 +356,8 @@ Outputs reduce(const std::string& op, const Constant& from, const Type& type) {
   const auto values = as_int64s(from);
   if (!values) return std::nullopt;
   uint64_t total = op == "ReduceProd" ? 1 : 0;
-  for (const int64_t value : *values) total = op == "ReduceProd" ? total * uint64_t(value) : total + uint64_t(value);
+  for (const int64_t value : *values)
+    total = op == "ReduceProd" ? total * uint64_t(value) : total + uint64_t(value);
   return one(from_ints(from.dtype, {int64_t(total)}, type.dims));
 }
 
@@ -307,7 +374,8 @@ std::optional<std::vector<ConstantPtr>> evaluate_small(const Env& env, const Nod
     if (value->kind == BELAY_ATTR_INTS) return one(make_int64s(value->ints));
     const std::vector<double> floats(value->floats.begin(), value->floats.end());
     if (value->kind == BELAY_ATTR_FLOAT) return one(make_floats(BELAY_DT_FLOAT32, floats, {}));
-    if (value->kind == BELAY_ATTR_FLOATS) return one(make_floats(BELAY_DT_FLOAT32, floats, {int64_t(floats.size())}));
+    if (value->kind == BELAY_ATTR_FLOATS)
+      return one(make_floats(BELAY_DT_FLOAT32, floats, {int64_t(floats.size())}));
     if (value->kind == BELAY_ATTR_STRING || value->kind == BELAY_ATTR_STRINGS) {
       auto bytes = std::make_shared<std::vector<uint64_t>>();
       std::string text;
@@ -344,12 +412,13 @@ std::optional<std::vector<ConstantPtr>> evaluate_small(const Env& env, const Nod
   for (const ValueId input : node.inputs) {
     if (input == BELAY_NONE) continue;
     const Constant* at = env.constant(input);
-    if (!at || at->count() > kSmallElements || at->dtype == BELAY_DT_STRING || find_dtype(at->dtype)->bits % 8 ||
-        !is_aligned(at->data, at->dtype))
+    if (!at || at->count() > kSmallElements || at->dtype == BELAY_DT_STRING ||
+        find_dtype(at->dtype)->bits % 8 || !is_aligned(at->data, at->dtype))
       return std::nullopt;
   }
   const auto in = [&](size_t i) -> const Constant& { return *env.constant(node.inputs[i]); };
-  if (type.dtype == BELAY_DT_STRING || find_dtype(type.dtype)->bits % 8 || node.inputs.empty() || node.inputs[0] == BELAY_NONE)
+  if (type.dtype == BELAY_DT_STRING || find_dtype(type.dtype)->bits % 8 || node.inputs.empty() ||
+      node.inputs[0] == BELAY_NONE)
     return std::nullopt;
   if (op == "Reshape" || op == "Squeeze" || op == "Unsqueeze" || op == "Flatten" || op == "Identity")
     return one(reshaped(in(0), type.dims));
@@ -362,13 +431,15 @@ std::optional<std::vector<ConstantPtr>> evaluate_small(const Env& env, const Nod
   if (op == "Expand") {
     const std::vector<size_t> strides[1] = {broadcast_strides(in(0).dims, type.dims)};
     std::vector<size_t> picked;
-    for_each_index(type.dims, strides, [&](uint64_t, const std::vector<size_t>& at) { picked.push_back(at[0]); });
+    for_each_index(type.dims, strides,
+                   [&](uint64_t, const std::vector<size_t>& at) { picked.push_back(at[0]); });
     return one(pick(in(0), type.dims, picked));
   }
   if (op == "Where" && node.inputs.size() == 3 && in(1).dtype == in(2).dtype) {
     const auto flags = as_int64s(in(0));
     if (!flags) return std::nullopt;
-    const std::vector<size_t> strides[3] = {broadcast_strides(in(0).dims, type.dims), broadcast_strides(in(1).dims, type.dims),
+    const std::vector<size_t> strides[3] = {broadcast_strides(in(0).dims, type.dims),
+                                            broadcast_strides(in(1).dims, type.dims),
                                             broadcast_strides(in(2).dims, type.dims)};
     auto out = make_constant(type.dtype, type.dims);
     if (!out) return std::nullopt;
@@ -391,9 +462,10 @@ std::optional<std::vector<ConstantPtr>> evaluate_small(const Env& env, const Nod
   }
   if (node.inputs.size() == 1) return unary(op, in(0));
   static const std::set<std::string_view> arithmetic = {
-      "Add", "Sub", "Mul", "Div", "Mod", "Min", "Max", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater",
-      "GreaterOrEqual"};
-  if (node.inputs.size() == 2 && node.inputs[1] != BELAY_NONE && arithmetic.contains(op)) return binary(node, in(0), in(1), type);
+      "Add", "Sub", "Mul",   "Div",  "Mod",         "Min",     "Max",           "And",
+      "Or",  "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
+  if (node.inputs.size() == 2 && node.inputs[1] != BELAY_NONE && arithmetic.contains(op))
+    return binary(node, in(0), in(1), type);
   return std::nullopt;
 }
 

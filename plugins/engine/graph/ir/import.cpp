@@ -14,7 +14,8 @@ class Importer {
 
   Result<Model> run() {
     model_.sources.assign(sources_.begin(), sources_.end());
-    for (const belay_graph_constant& constant : view_.constants()) constants_.push_back(import_constant(constant));
+    for (const belay_graph_constant& constant : view_.constants())
+      constants_.push_back(import_constant(constant));
     for (const belay_graph_value& value : view_.values()) {
       Value& at = model_.values.emplace_back();
       at.name = view_.string(value.name);
@@ -36,7 +37,8 @@ class Importer {
       for (uint32_t i = 0; i < graph.nodes.count; ++i) at.nodes.push_back(graph.nodes.first + i);
     }
     for (uint32_t i = 0; i < view_.nodes().size(); ++i) import_node(i);
-    for (const ValueId output : model_.graphs[0].outputs) model_.output_names.push_back(model_.values[output].name);
+    for (const ValueId output : model_.graphs[0].outputs)
+      model_.output_names.push_back(model_.values[output].name);
     model_.source_nodes = model_.nodes.size();
     return std::move(model_);
   }
@@ -80,7 +82,8 @@ class Importer {
           out.dims.push_back(dim.value);
           continue;
         }
-        const auto [at, fresh] = symbols_.try_emplace(dim.symbol, kFirstSymbol - int64_t(model_.symbols.size()));
+        const auto [at, fresh] =
+            symbols_.try_emplace(dim.symbol, kFirstSymbol - int64_t(model_.symbols.size()));
         if (fresh) model_.symbols.emplace_back(view_.string(dim.symbol));
         out.dims.push_back(at->second);
       }
@@ -154,7 +157,8 @@ Result<Model> import_image(belay_span image, std::span<const belay_span> sources
   const belay::graph::View view(image);
   if (sources.size() < view.sources().size())
     return Status(Code::kInvalidArgument, "The graph names " + std::to_string(view.sources().size()) +
-                                              " sources of constants, " + std::to_string(sources.size()) + " came.");
+                                              " sources of constants, " + std::to_string(sources.size()) +
+                                              " came.");
   for (size_t i = 0; i < view.sources().size(); ++i)
     if (sources[i].len < view.sources()[i].bytes)
       return Status(Code::kDataLoss, "Source " + std::to_string(i) + " of the graph has " +

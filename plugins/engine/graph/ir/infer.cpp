@@ -11,7 +11,8 @@ namespace {
 const std::unordered_map<std::string_view, Rule>& rules() {
   static const std::unordered_map<std::string_view, Rule> all = [] {
     std::unordered_map<std::string_view, Rule> out;
-    for (const auto family : {elementwise_rules(), movement_rules(), selection_rules(), nn_rules(), misc_rules()})
+    for (const auto family :
+         {elementwise_rules(), movement_rules(), selection_rules(), nn_rules(), misc_rules()})
       for (const RuleEntry& entry : family) out.insert(entry);
     return out;
   }();
@@ -20,7 +21,8 @@ const std::unordered_map<std::string_view, Rule>& rules() {
 
 // What holds for both types: a dim that differs is unknown.
 Type meet(const Type& a, const Type& b) {
-  if (a.kind != b.kind || a.dtype != b.dtype) return a.kind == b.kind ? Type{a.kind, 0, false, {}, nullptr} : Type{};
+  if (a.kind != b.kind || a.dtype != b.dtype)
+    return a.kind == b.kind ? Type{a.kind, 0, false, {}, nullptr} : Type{};
   Type out = a;
   if (!a.ranked || !b.ranked || a.dims.size() != b.dims.size()) {
     out.ranked = false;
@@ -39,7 +41,8 @@ void fold_partial(Infer& at) {
   const auto a = at.ints(0);
   if (!a) return;
   if (op == "Cast" || op == "Identity") {
-    if (op == "Identity" || at.node().int_or("to", 0) == BELAY_DT_INT64 || at.node().int_or("to", 0) == BELAY_DT_INT32)
+    if (op == "Identity" || at.node().int_or("to", 0) == BELAY_DT_INT64 ||
+        at.node().int_or("to", 0) == BELAY_DT_INT32)
       at.set_partial(0, *a);
     return;
   }
@@ -69,14 +72,16 @@ void fold_partial(Infer& at) {
 
 Status infer_if(Env& env, const Node& node) {
   const GraphId yes = node.graph_or_none("then_branch"), no = node.graph_or_none("else_branch");
-  if (yes == BELAY_NONE || no == BELAY_NONE) return {Code::kInvalidArgument, "A branch of " + node.label() + " is missing."};
+  if (yes == BELAY_NONE || no == BELAY_NONE)
+    return {Code::kInvalidArgument, "A branch of " + node.label() + " is missing."};
   // Shapes that do not fit in a branch are told when it is taken: models guard such code by the condition.
   if (!infer_graph(env, yes).ok() || !infer_graph(env, no).ok()) return {};
   const Graph &a = env.model->graphs[yes], &b = env.model->graphs[no];
   if (a.outputs.size() < node.outputs.size() || b.outputs.size() < node.outputs.size())
     return {Code::kInvalidArgument, "A branch of " + node.label() + " has too few outputs."};
   for (size_t i = 0; i < node.outputs.size(); ++i)
-    if (node.outputs[i] != BELAY_NONE) env.types[node.outputs[i]] = meet(env.type(a.outputs[i]), env.type(b.outputs[i]));
+    if (node.outputs[i] != BELAY_NONE)
+      env.types[node.outputs[i]] = meet(env.type(a.outputs[i]), env.type(b.outputs[i]));
   return {};
 }
 
@@ -88,16 +93,23 @@ Status infer_body(Env& env, const Node& node) {
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const ValueId input = graph.inputs[i];
     Type type = env.model->values[input].type;
-    if (node.is("Loop") && i == 0) type = Type::tensor(BELAY_DT_INT64, {});
-    else if (node.is("Loop") && i == 1) type = Type::tensor(BELAY_DT_BOOL, {});
-    else if (type.is_tensor()) type = Type::unranked(type.dtype ? type.dtype : env.type(node.is("Loop") ? node.input(i) : BELAY_NONE).dtype);
-    else if (!type.kind && node.is("Loop")) type = env.type(node.input(i)).is_tensor() ? Type::unranked(env.type(node.input(i)).dtype) : env.type(node.input(i));
+    if (node.is("Loop") && i == 0)
+      type = Type::tensor(BELAY_DT_INT64, {});
+    else if (node.is("Loop") && i == 1)
+      type = Type::tensor(BELAY_DT_BOOL, {});
+    else if (type.is_tensor())
+      type = Type::unranked(type.dtype ? type.dtype
+                                       : env.type(node.is("Loop") ? node.input(i) : BELAY_NONE).dtype);
+    else if (!type.kind && node.is("Loop"))
+      type = env.type(node.input(i)).is_tensor() ? Type::unranked(env.type(node.input(i)).dtype)
+                                                 : env.type(node.input(i));
     env.types[input] = type;
   }
   if (!infer_graph(env, body).ok()) return {};
   if (node.is("SequenceMap")) {
     for (size_t i = 0; i < node.outputs.size() && i < graph.outputs.size(); ++i)
-      if (node.outputs[i] != BELAY_NONE) env.types[node.outputs[i]] = Type::sequence(Type::unranked(env.type(graph.outputs[i]).dtype));
+      if (node.outputs[i] != BELAY_NONE)
+        env.types[node.outputs[i]] = Type::sequence(Type::unranked(env.type(graph.outputs[i]).dtype));
     return {};
   }
   const size_t skip = node.is("Loop") ? 1 : 0;
@@ -120,7 +132,8 @@ Status infer_body(Env& env, const Node& node) {
 Status infer(Env& env, const Node& node) {
   for (const ValueId value : node.outputs)
     if (value != BELAY_NONE) env.types[value] = {};
-  const bool known_domain = node.domain.empty() || node.domain == "com.microsoft" || node.domain.starts_with("ai.onnx.preview");
+  const bool known_domain =
+      node.domain.empty() || node.domain == "com.microsoft" || node.domain.starts_with("ai.onnx.preview");
   if (!known_domain) return {};
   const auto rule = rules().find(node.op);
   if (rule == rules().end()) return {};
@@ -161,18 +174,45 @@ Status infer_graph(Env& env, GraphId graph) {
 uint64_t shape_inputs(const Node& node) {
   if (!node.domain.empty()) return 0;
   static const std::unordered_map<std::string_view, uint64_t> table = {
-      {"Reshape", 2}, {"Expand", 2}, {"ConstantOfShape", 1}, {"Range", 7}, {"Tile", 2}, {"Slice", 2 + 4 + 8 + 16},
-      {"Pad", 2 + 8}, {"Resize", 2 + 4 + 8}, {"TopK", 2}, {"OneHot", 2}, {"Squeeze", 2}, {"Unsqueeze", 2}, {"Split", 2},
-      {"ReduceSum", 2}, {"ReduceMax", 2}, {"ReduceMin", 2}, {"ReduceMean", 2}, {"ReduceProd", 2}, {"ReduceL1", 2},
-      {"ReduceL2", 2}, {"ReduceLogSum", 2}, {"ReduceLogSumExp", 2}, {"ReduceSumSquare", 2}, {"HannWindow", 1},
-      {"HammingWindow", 1}, {"BlackmanWindow", 1}, {"MelWeightMatrix", 3}, {"MaxUnpool", 4}, {"DFT", 2 + 4},
-      {"STFT", 2 + 8}, {"Col2Im", 2 + 4}, {"If", 1},
+      {"Reshape", 2},
+      {"Expand", 2},
+      {"ConstantOfShape", 1},
+      {"Range", 7},
+      {"Tile", 2},
+      {"Slice", 2 + 4 + 8 + 16},
+      {"Pad", 2 + 8},
+      {"Resize", 2 + 4 + 8},
+      {"TopK", 2},
+      {"OneHot", 2},
+      {"Squeeze", 2},
+      {"Unsqueeze", 2},
+      {"Split", 2},
+      {"ReduceSum", 2},
+      {"ReduceMax", 2},
+      {"ReduceMin", 2},
+      {"ReduceMean", 2},
+      {"ReduceProd", 2},
+      {"ReduceL1", 2},
+      {"ReduceL2", 2},
+      {"ReduceLogSum", 2},
+      {"ReduceLogSumExp", 2},
+      {"ReduceSumSquare", 2},
+      {"HannWindow", 1},
+      {"HammingWindow", 1},
+      {"BlackmanWindow", 1},
+      {"MelWeightMatrix", 3},
+      {"MaxUnpool", 4},
+      {"DFT", 2 + 4},
+      {"STFT", 2 + 8},
+      {"Col2Im", 2 + 4},
+      {"If", 1},
   };
   const auto at = table.find(node.op);
   if (at == table.end()) return 0;
   uint64_t bits = at->second;
   // The region of interest counts for one mode only.
-  if (node.op == "Resize" && node.string_or("coordinate_transformation_mode", "") != "tf_crop_and_resize") bits &= ~uint64_t{2};
+  if (node.op == "Resize" && node.string_or("coordinate_transformation_mode", "") != "tf_crop_and_resize")
+    bits &= ~uint64_t{2};
   return bits;
 }
 
@@ -182,8 +222,9 @@ bool is_random(const Node& node) {
 }
 
 bool writes_shape(const Node& node) {
-  return node.domain.empty() && (node.op == "NonZero" || node.op == "NonMaxSuppression" || node.op == "Unique" ||
-                                 node.op == "Compress" || node.op == "StringNormalizer");
+  return node.domain.empty() &&
+         (node.op == "NonZero" || node.op == "NonMaxSuppression" || node.op == "Unique" ||
+          node.op == "Compress" || node.op == "StringNormalizer");
 }
 
 }  // namespace belay::ir

@@ -56,7 +56,8 @@ class Infer {
   void set(size_t output, Type type) {
     const ValueId value = node_.output(output);
     if (value == BELAY_NONE) return;
-    if (type.dtype == BELAY_DT_UNDEFINED && type.is_tensor()) type.dtype = env_.model->values[value].type.dtype;
+    if (type.dtype == BELAY_DT_UNDEFINED && type.is_tensor())
+      type.dtype = env_.model->values[value].type.dtype;
     env_.types[value] = std::move(type);
   }
   void set(size_t output, uint32_t dtype, Dims dims) { set(output, Type::tensor(dtype, std::move(dims))); }
@@ -82,8 +83,8 @@ class Infer {
   }
   Status want_rank(size_t input, int64_t least) const {
     if (ranked(input) && rank(input) < least)
-      return fail("input " + std::to_string(input) + " has rank " + std::to_string(rank(input)) + ", want at least " +
-                  std::to_string(least));
+      return fail("input " + std::to_string(input) + " has rank " + std::to_string(rank(input)) +
+                  ", want at least " + std::to_string(least));
     return {};
   }
   // Broadcasts b into a as numpy does.
@@ -93,11 +94,16 @@ class Infer {
       int64_t& x = a[a.size() - b.size() + i];
       const int64_t y = b[i];
       if (x == y || y == 1) continue;
-      if (x == 1) { x = y; continue; }
+      if (x == 1) {
+        x = y;
+        continue;
+      }
       if (x >= 0 && y >= 0)
         return fail("dims " + dims_to_string(a) + " and " + dims_to_string(b) + " do not broadcast");
-      if (y >= 0) x = y;                      // an unknown dim against a known one above 1 must be that one
-      else if (x < 0) x = kUnknown;           // two different unknown ones
+      if (y >= 0)
+        x = y;  // an unknown dim against a known one above 1 must be that one
+      else if (x < 0)
+        x = kUnknown;  // two different unknown ones
     }
     return {};
   }

@@ -35,7 +35,8 @@ Status broadcasting(Infer& at) {
   // Both operands of ONNX arithmetic have one type (Pow apart, whose result has its base's).
   if (!at.node().is("Pow"))
     for (size_t i = 1; i < at.inputs(); ++i)
-      if (at.dtype(i) != BELAY_DT_UNDEFINED && at.dtype(0) != BELAY_DT_UNDEFINED && at.dtype(i) != at.dtype(0))
+      if (at.dtype(i) != BELAY_DT_UNDEFINED && at.dtype(0) != BELAY_DT_UNDEFINED &&
+          at.dtype(i) != at.dtype(0))
         return at.fail("operands have different element types");
   return broadcast_all(at, at.dtype(0));
 }
@@ -64,7 +65,8 @@ Status cast(Infer& at) {
   Type type = at.in(0);
   type.kind = BELAY_TYPE_TENSOR;
   type.dtype = uint32_t(at.node().int_or("to", 0));
-  if (!find_dtype(type.dtype)) return at.fail("attribute 'to' is no element type: " + std::to_string(type.dtype));
+  if (!find_dtype(type.dtype))
+    return at.fail("attribute 'to' is no element type: " + std::to_string(type.dtype));
   at.set(0, type);
   return {};
 }
@@ -133,8 +135,10 @@ Status reduce(Infer& at) {
     given = true;
   }
   if (given && !axes) {
-    if (keep) at.set(0, dtype, Dims(size_t(rank), kUnknown));
-    else at.set_unranked(0, dtype);
+    if (keep)
+      at.set(0, dtype, Dims(size_t(rank), kUnknown));
+    else
+      at.set_unranked(0, dtype);
     return {};
   }
   std::vector<bool> reduced(size_t(rank), false);
@@ -148,8 +152,10 @@ Status reduce(Infer& at) {
   }
   Dims dims;
   for (size_t i = 0; i < size_t(rank); ++i) {
-    if (!reduced[i]) dims.push_back(at.dims(0)[i]);
-    else if (keep) dims.push_back(1);
+    if (!reduced[i])
+      dims.push_back(at.dims(0)[i]);
+    else if (keep)
+      dims.push_back(1);
   }
   at.set(0, dtype, std::move(dims));
   return {};
@@ -176,34 +182,115 @@ Status random_shape(Infer& at) {
 }
 
 constexpr RuleEntry kRules[] = {
-    {"Abs", like_first}, {"Acos", like_first}, {"Acosh", like_first}, {"Asin", like_first}, {"Asinh", like_first},
-    {"Atan", like_first}, {"Atanh", like_first}, {"Ceil", like_first}, {"Celu", like_first}, {"Clip", like_first},
-    {"Cos", like_first}, {"Cosh", like_first}, {"CumSum", like_first}, {"Elu", like_first}, {"Erf", like_first},
-    {"Exp", like_first}, {"Floor", like_first}, {"Gelu", like_first}, {"HardSigmoid", like_first},
-    {"HardSwish", like_first}, {"Hardmax", softmax}, {"Identity", like_first}, {"LRN", like_first},
-    {"LeakyRelu", like_first}, {"Log", like_first}, {"LogSoftmax", softmax}, {"LpNormalization", like_first},
-    {"MeanVarianceNormalization", like_first}, {"Mish", like_first}, {"Neg", like_first}, {"Not", like_first},
-    {"Reciprocal", like_first}, {"Relu", like_first}, {"ReverseSequence", like_first}, {"Round", like_first},
-    {"Selu", like_first}, {"Shrink", like_first}, {"Sigmoid", like_first}, {"Sign", like_first}, {"Sin", like_first},
-    {"Sinh", like_first}, {"Softmax", softmax}, {"Softplus", like_first}, {"Softsign", like_first},
-    {"Sqrt", like_first}, {"Swish", like_first}, {"Tan", like_first}, {"Tanh", like_first},
-    {"ThresholdedRelu", like_first}, {"Trilu", like_first}, {"Scatter", like_first}, {"ScatterElements", like_first},
-    {"ScatterND", like_first}, {"GroupNormalization", like_first}, {"InstanceNormalization", like_first},
-    {"QuickGelu", like_first}, {"FastGelu", like_first}, {"BiasGelu", like_first},
-    {"IsInf", to_bool}, {"IsNaN", to_bool},
-    {"Add", broadcasting}, {"Sub", broadcasting}, {"Mul", broadcasting}, {"Div", broadcasting}, {"Mod", broadcasting},
-    {"Pow", broadcasting}, {"BitShift", broadcasting}, {"And", broadcasting}, {"Or", broadcasting},
-    {"Xor", broadcasting}, {"BitwiseAnd", broadcasting}, {"BitwiseOr", broadcasting}, {"BitwiseXor", broadcasting},
-    {"BitwiseNot", like_first}, {"Max", broadcasting}, {"Min", broadcasting}, {"Sum", broadcasting},
-    {"Mean", broadcasting}, {"PRelu", prelu}, {"Where", where}, {"Equal", comparison}, {"Greater", comparison},
-    {"GreaterOrEqual", comparison}, {"Less", comparison}, {"LessOrEqual", comparison},
-    {"Cast", cast}, {"CastLike", cast_like}, {"Dropout", dropout},
-    {"QuantizeLinear", quantize}, {"DequantizeLinear", dequantize}, {"DynamicQuantizeLinear", dynamic_quantize},
-    {"ReduceL1", reduce}, {"ReduceL2", reduce}, {"ReduceLogSum", reduce}, {"ReduceLogSumExp", reduce},
-    {"ReduceMax", reduce}, {"ReduceMean", reduce}, {"ReduceMin", reduce}, {"ReduceProd", reduce}, {"ReduceSum", reduce},
-    {"ReduceSumSquare", reduce}, {"ArgMax", reduce}, {"ArgMin", reduce},
-    {"Bernoulli", random_like}, {"RandomNormalLike", random_like}, {"RandomUniformLike", random_like},
-    {"EyeLike", random_like}, {"RandomNormal", random_shape}, {"RandomUniform", random_shape},
+    {"Abs", like_first},
+    {"Acos", like_first},
+    {"Acosh", like_first},
+    {"Asin", like_first},
+    {"Asinh", like_first},
+    {"Atan", like_first},
+    {"Atanh", like_first},
+    {"Ceil", like_first},
+    {"Celu", like_first},
+    {"Clip", like_first},
+    {"Cos", like_first},
+    {"Cosh", like_first},
+    {"CumSum", like_first},
+    {"Elu", like_first},
+    {"Erf", like_first},
+    {"Exp", like_first},
+    {"Floor", like_first},
+    {"Gelu", like_first},
+    {"HardSigmoid", like_first},
+    {"HardSwish", like_first},
+    {"Hardmax", softmax},
+    {"Identity", like_first},
+    {"LRN", like_first},
+    {"LeakyRelu", like_first},
+    {"Log", like_first},
+    {"LogSoftmax", softmax},
+    {"LpNormalization", like_first},
+    {"MeanVarianceNormalization", like_first},
+    {"Mish", like_first},
+    {"Neg", like_first},
+    {"Not", like_first},
+    {"Reciprocal", like_first},
+    {"Relu", like_first},
+    {"ReverseSequence", like_first},
+    {"Round", like_first},
+    {"Selu", like_first},
+    {"Shrink", like_first},
+    {"Sigmoid", like_first},
+    {"Sign", like_first},
+    {"Sin", like_first},
+    {"Sinh", like_first},
+    {"Softmax", softmax},
+    {"Softplus", like_first},
+    {"Softsign", like_first},
+    {"Sqrt", like_first},
+    {"Swish", like_first},
+    {"Tan", like_first},
+    {"Tanh", like_first},
+    {"ThresholdedRelu", like_first},
+    {"Trilu", like_first},
+    {"Scatter", like_first},
+    {"ScatterElements", like_first},
+    {"ScatterND", like_first},
+    {"GroupNormalization", like_first},
+    {"InstanceNormalization", like_first},
+    {"QuickGelu", like_first},
+    {"FastGelu", like_first},
+    {"BiasGelu", like_first},
+    {"IsInf", to_bool},
+    {"IsNaN", to_bool},
+    {"Add", broadcasting},
+    {"Sub", broadcasting},
+    {"Mul", broadcasting},
+    {"Div", broadcasting},
+    {"Mod", broadcasting},
+    {"Pow", broadcasting},
+    {"BitShift", broadcasting},
+    {"And", broadcasting},
+    {"Or", broadcasting},
+    {"Xor", broadcasting},
+    {"BitwiseAnd", broadcasting},
+    {"BitwiseOr", broadcasting},
+    {"BitwiseXor", broadcasting},
+    {"BitwiseNot", like_first},
+    {"Max", broadcasting},
+    {"Min", broadcasting},
+    {"Sum", broadcasting},
+    {"Mean", broadcasting},
+    {"PRelu", prelu},
+    {"Where", where},
+    {"Equal", comparison},
+    {"Greater", comparison},
+    {"GreaterOrEqual", comparison},
+    {"Less", comparison},
+    {"LessOrEqual", comparison},
+    {"Cast", cast},
+    {"CastLike", cast_like},
+    {"Dropout", dropout},
+    {"QuantizeLinear", quantize},
+    {"DequantizeLinear", dequantize},
+    {"DynamicQuantizeLinear", dynamic_quantize},
+    {"ReduceL1", reduce},
+    {"ReduceL2", reduce},
+    {"ReduceLogSum", reduce},
+    {"ReduceLogSumExp", reduce},
+    {"ReduceMax", reduce},
+    {"ReduceMean", reduce},
+    {"ReduceMin", reduce},
+    {"ReduceProd", reduce},
+    {"ReduceSum", reduce},
+    {"ReduceSumSquare", reduce},
+    {"ArgMax", reduce},
+    {"ArgMin", reduce},
+    {"Bernoulli", random_like},
+    {"RandomNormalLike", random_like},
+    {"RandomUniformLike", random_like},
+    {"EyeLike", random_like},
+    {"RandomNormal", random_shape},
+    {"RandomUniform", random_shape},
 };
 
 }  // namespace

@@ -41,8 +41,10 @@ Status einsum(Infer& at) {
       }
       auto [place, fresh] = sizes.try_emplace(term[i], dims[dim]);
       if (!fresh && place->second != dims[dim]) {
-        if (place->second == 1 || place->second < 0) place->second = dims[dim];
-        else if (dims[dim] > 1) return at.fail(std::string("index '") + term[i] + "' has two sizes");
+        if (place->second == 1 || place->second < 0)
+          place->second = dims[dim];
+        else if (dims[dim] > 1)
+          return at.fail(std::string("index '") + term[i] + "' has two sizes");
       }
       ++seen[term[i]];
       ++dim;
@@ -127,15 +129,23 @@ Status dft(Infer& at) {
 Status stft(Infer& at) {
   const auto step = at.known_ints(1), length = at.known_ints(3);
   int64_t window = kUnknown;
-  if (length && length->size() == 1) window = (*length)[0];
-  else if (at.has(2) && at.ranked(2) && at.rank(2) == 1) window = at.dims(2)[0];
+  if (length && length->size() == 1)
+    window = (*length)[0];
+  else if (at.has(2) && at.ranked(2) && at.rank(2) == 1)
+    window = at.dims(2)[0];
   int64_t frames = kUnknown;
-  if (at.ranked(0) && at.rank(0) >= 2 && at.dims(0)[1] >= 0 && step && step->size() == 1 && (*step)[0] > 0 && window >= 0) {
+  if (at.ranked(0) && at.rank(0) >= 2 && at.dims(0)[1] >= 0 && step && step->size() == 1 && (*step)[0] > 0 &&
+      window >= 0) {
     if (window > at.dims(0)[1]) return at.fail("the window is longer than the signal");
     frames = (at.dims(0)[1] - window) / (*step)[0] + 1;
   }
   const bool onesided = at.node().int_or("onesided", 1) != 0;
-  at.set(0, at.dtype(0), {at.ranked(0) && at.rank(0) ? at.dims(0)[0] : kUnknown, frames, window < 0 ? kUnknown : onesided ? window / 2 + 1 : window, 2});
+  at.set(0, at.dtype(0),
+         {at.ranked(0) && at.rank(0) ? at.dims(0)[0] : kUnknown, frames,
+          window < 0 ? kUnknown
+          : onesided ? window / 2 + 1
+                     : window,
+          2});
   return {};
 }
 
@@ -153,7 +163,8 @@ Status col2im(Infer& at) {
   return {};
 }
 
-// Optimiser steps: rate, step, then n tensors of each kind; outputs: the n new tensors, then the n new states of each.
+// Optimiser steps: rate, step, then n tensors of each kind; outputs: the n new tensors, then the n new states
+// of each.
 Status optimiser(Infer& at) {
   const size_t kinds = at.node().op == "Adam" ? 4 : 3;
   if (at.inputs() < 2 || (at.inputs() - 2) % kinds) return at.fail("the number of inputs is wrong");
@@ -168,8 +179,15 @@ Status optimiser(Infer& at) {
 }
 
 constexpr RuleEntry kRules[] = {
-    {"Einsum", einsum}, {"NegativeLogLikelihoodLoss", loss}, {"SoftmaxCrossEntropyLoss", loss}, {"Det", det},
-    {"DFT", dft}, {"STFT", stft}, {"Col2Im", col2im}, {"Adam", optimiser}, {"Adagrad", optimiser},
+    {"Einsum", einsum},
+    {"NegativeLogLikelihoodLoss", loss},
+    {"SoftmaxCrossEntropyLoss", loss},
+    {"Det", det},
+    {"DFT", dft},
+    {"STFT", stft},
+    {"Col2Im", col2im},
+    {"Adam", optimiser},
+    {"Adagrad", optimiser},
     {"Momentum", optimiser},
 };
 

@@ -29,9 +29,12 @@ Status reshape(Infer& at) {
     }
     if (constant && dim < -1) return at.fail("shape has the dim " + std::to_string(dim));
     if (dim == 0 && !allow_zero) {
-      if (!at.ranked(0)) dim = kUnknown;
-      else if (int64_t(i) >= at.rank(0)) return at.fail("shape has a 0 at " + std::to_string(i) + ", beyond the input's rank");
-      else dim = at.dims(0)[i];
+      if (!at.ranked(0))
+        dim = kUnknown;
+      else if (int64_t(i) >= at.rank(0))
+        return at.fail("shape has a 0 at " + std::to_string(i) + ", beyond the input's rank");
+      else
+        dim = at.dims(0)[i];
     }
     if (dim < 0) all_known = false;
     known = dim_mul(known, dim);
@@ -56,8 +59,11 @@ Status reshape(Infer& at) {
       // One symbol on both sides, the rest equal: the symbol goes on.
       int64_t rest = 1, symbol = 0, unknown = 0;
       for (const int64_t dim : at.dims(0)) {
-        if (dim < 0) { symbol = dim; ++unknown; }
-        else rest = dim_mul(rest, dim);
+        if (dim < 0) {
+          symbol = dim;
+          ++unknown;
+        } else
+          rest = dim_mul(rest, dim);
       }
       if (unknown == 1 && rest == known) out[size_t(wild)] = symbol;
     }
@@ -72,7 +78,8 @@ Status flatten(Infer& at) {
     return {};
   }
   int64_t axis = at.node().int_or("axis", 1);
-  if (axis < -at.rank(0) || axis > at.rank(0)) return at.fail("axis " + std::to_string(axis) + " is out of range");
+  if (axis < -at.rank(0) || axis > at.rank(0))
+    return at.fail("axis " + std::to_string(axis) + " is out of range");
   if (axis < 0) axis += at.rank(0);
   int64_t outer = 1, inner = 1;
   for (int64_t i = 0; i < at.rank(0); ++i) {
@@ -97,7 +104,8 @@ Status squeeze(Infer& at) {
     for (const int64_t value : axes) {
       BELAY_ASSIGN(const int64_t axis, at.axis(value, at.rank(0)));
       const int64_t dim = at.dims(0)[size_t(axis)];
-      if (dim >= 0 && dim != 1) return at.fail("dim " + std::to_string(axis) + " is " + std::to_string(dim) + ", want 1");
+      if (dim >= 0 && dim != 1)
+        return at.fail("dim " + std::to_string(axis) + " is " + std::to_string(dim) + ", want 1");
       drop[size_t(axis)] = true;
     }
   } else {
@@ -148,7 +156,8 @@ Status transpose(Infer& at) {
   }
   Dims out;
   if (const auto* perm = at.node().ints("perm"); perm && !perm->empty()) {
-    if (int64_t(perm->size()) != at.rank(0)) return at.fail("'perm' has " + std::to_string(perm->size()) + " entries");
+    if (int64_t(perm->size()) != at.rank(0))
+      return at.fail("'perm' has " + std::to_string(perm->size()) + " entries");
     std::vector<bool> seen(perm->size(), false);
     for (const int64_t axis : *perm) {
       if (axis < 0 || axis >= at.rank(0) || seen[size_t(axis)])
@@ -175,25 +184,33 @@ Status concat(Infer& at) {
   Dims values;
   bool whole = at.rank(0) == 1;
   for (size_t i = 0; i < at.inputs(); ++i) {
-    if (at.dtype(i) && at.dtype(0) && at.dtype(i) != at.dtype(0)) return at.fail("inputs have different element types");
+    if (at.dtype(i) && at.dtype(0) && at.dtype(i) != at.dtype(0))
+      return at.fail("inputs have different element types");
     if (whole) {
       const auto part = at.ints(i);
-      if (part && at.dims(i)[0] == int64_t(part->size())) values.insert(values.end(), part->begin(), part->end());
-      else if (at.dims(i)[0] >= 0 && at.dims(i)[0] <= 64) values.insert(values.end(), size_t(at.dims(i)[0]), kUnknown);
-      else whole = false;
+      if (part && at.dims(i)[0] == int64_t(part->size()))
+        values.insert(values.end(), part->begin(), part->end());
+      else if (at.dims(i)[0] >= 0 && at.dims(i)[0] <= 64)
+        values.insert(values.end(), size_t(at.dims(i)[0]), kUnknown);
+      else
+        whole = false;
     }
     if (i == 0) continue;
     if (at.rank(i) != at.rank(0)) return at.fail("inputs have different ranks");
     for (int64_t d = 0; d < at.rank(0); ++d) {
       int64_t& to = out[size_t(d)];
       const int64_t from = at.dims(i)[size_t(d)];
-      if (d == axis) to = dim_add(to, from);
-      else if (to >= 0 && from >= 0 && to != from) return at.fail("dim " + std::to_string(d) + " differs between inputs");
-      else if (to < 0 && from >= 0) to = from;
+      if (d == axis)
+        to = dim_add(to, from);
+      else if (to >= 0 && from >= 0 && to != from)
+        return at.fail("dim " + std::to_string(d) + " differs between inputs");
+      else if (to < 0 && from >= 0)
+        to = from;
     }
   }
   at.set(0, at.dtype(0), std::move(out));
-  if (whole && (at.dtype(0) == BELAY_DT_INT64 || at.dtype(0) == BELAY_DT_INT32)) at.set_partial(0, std::move(values));
+  if (whole && (at.dtype(0) == BELAY_DT_INT64 || at.dtype(0) == BELAY_DT_INT32))
+    at.set_partial(0, std::move(values));
   return {};
 }
 
@@ -208,21 +225,27 @@ Status split(Infer& at) {
   Dims sizes(at.outputs(), kUnknown);
   if (at.has(1)) {
     if (const auto given = at.known_ints(1)) {
-      if (given->size() != at.outputs()) return at.fail("'split' has " + std::to_string(given->size()) + " entries for " + std::to_string(parts) + " outputs");
+      if (given->size() != at.outputs())
+        return at.fail("'split' has " + std::to_string(given->size()) + " entries for " +
+                       std::to_string(parts) + " outputs");
       int64_t sum = 0;
       for (const int64_t size : *given) {
         if (size < 0) return at.fail("'split' has the size " + std::to_string(size));
         sum += size;
       }
-      if (dim >= 0 && sum != dim) return at.fail("'split' adds up to " + std::to_string(sum) + ", the dim is " + std::to_string(dim));
+      if (dim >= 0 && sum != dim)
+        return at.fail("'split' adds up to " + std::to_string(sum) + ", the dim is " + std::to_string(dim));
       sizes = *given;
     }
   } else if (dim >= 0) {
     // num_outputs of opset 18 lets the last part be smaller; before it the parts must be equal.
     const bool uneven = at.node().find("num_outputs") != nullptr;
-    if (!uneven && dim % parts) return at.fail("dim " + std::to_string(dim) + " does not split into " + std::to_string(parts) + " equal parts");
+    if (!uneven && dim % parts)
+      return at.fail("dim " + std::to_string(dim) + " does not split into " + std::to_string(parts) +
+                     " equal parts");
     const int64_t each = (dim + parts - 1) / parts;
-    for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = std::max<int64_t>(0, std::min(each, dim - int64_t(i) * each));
+    for (size_t i = 0; i < sizes.size(); ++i)
+      sizes[i] = std::max<int64_t>(0, std::min(each, dim - int64_t(i) * each));
   }
   for (size_t i = 0; i < at.outputs(); ++i) {
     Dims dims = at.dims(0);
@@ -306,7 +329,9 @@ Status pad(Infer& at) {
     return {};
   }
   const size_t padded = axes ? axes->size() : rank;
-  if (pads->size() != 2 * padded) return at.fail("'pads' has " + std::to_string(pads->size()) + " entries, want " + std::to_string(2 * padded));
+  if (pads->size() != 2 * padded)
+    return at.fail("'pads' has " + std::to_string(pads->size()) + " entries, want " +
+                   std::to_string(2 * padded));
   Dims out = at.dims(0);
   for (size_t i = 0; i < padded; ++i) {
     BELAY_ASSIGN(const int64_t axis, at.axis(axes ? (*axes)[i] : int64_t(i), int64_t(rank)));
@@ -345,7 +370,8 @@ Status tile(Infer& at) {
     return {};
   }
   const auto repeats = at.ints(1);
-  if (repeats && int64_t(repeats->size()) != at.rank(0)) return at.fail("'repeats' has " + std::to_string(repeats->size()) + " entries");
+  if (repeats && int64_t(repeats->size()) != at.rank(0))
+    return at.fail("'repeats' has " + std::to_string(repeats->size()) + " entries");
   Dims out = at.dims(0);
   for (size_t i = 0; i < out.size(); ++i) {
     if (repeats && at.constant(1) && (*repeats)[i] < 0) return at.fail("'repeats' has a negative entry");
@@ -366,10 +392,12 @@ Status depth_to_space(Infer& at) {
   Dims d = at.dims(0);
   const auto cut = [](int64_t dim, int64_t by) { return dim < 0 ? kUnknown : dim / by; };
   if (at.node().is("DepthToSpace")) {
-    if (d[1] >= 0 && d[1] % (block * block)) return at.fail("the channels do not divide by blocksize squared");
+    if (d[1] >= 0 && d[1] % (block * block))
+      return at.fail("the channels do not divide by blocksize squared");
     d = {d[0], cut(d[1], block * block), dim_mul(d[2], block), dim_mul(d[3], block)};
   } else {
-    if ((d[2] >= 0 && d[2] % block) || (d[3] >= 0 && d[3] % block)) return at.fail("height or width do not divide by blocksize");
+    if ((d[2] >= 0 && d[2] % block) || (d[3] >= 0 && d[3] % block))
+      return at.fail("height or width do not divide by blocksize");
     d = {d[0], dim_mul(d[1], block * block), cut(d[2], block), cut(d[3], block)};
   }
   at.set(0, at.dtype(0), std::move(d));
@@ -398,7 +426,8 @@ Status resize(Infer& at) {
   const bool crop = at.node().string_or("coordinate_transformation_mode", "") == "tf_crop_and_resize";
   if (has_sizes) {
     if (const auto sizes = at.ints(3)) {
-      if (sizes->size() != axes.size()) return at.fail("'sizes' has " + std::to_string(sizes->size()) + " entries");
+      if (sizes->size() != axes.size())
+        return at.fail("'sizes' has " + std::to_string(sizes->size()) + " entries");
       const std::string_view policy = at.node().string_or("keep_aspect_ratio_policy", "stretch");
       if (policy == "stretch") {
         for (size_t i = 0; i < axes.size(); ++i) out[axes[i]] = (*sizes)[i];
@@ -407,7 +436,10 @@ Status resize(Infer& at) {
         bool known = true;
         for (size_t i = 0; i < axes.size(); ++i) {
           const int64_t dim = at.dims(0)[axes[i]];
-          if (dim <= 0 || (*sizes)[i] < 0) { known = false; break; }
+          if (dim <= 0 || (*sizes)[i] < 0) {
+            known = false;
+            break;
+          }
           const double each = double((*sizes)[i]) / double(dim);
           scale = i == 0 ? each : policy == "not_larger" ? std::min(scale, each) : std::max(scale, each);
         }
@@ -417,7 +449,8 @@ Status resize(Infer& at) {
     }
   } else if (at.has(2)) {
     if (const auto scales = at.doubles(2); scales && !scales->empty()) {
-      if (scales->size() != axes.size()) return at.fail("'scales' has " + std::to_string(scales->size()) + " entries");
+      if (scales->size() != axes.size())
+        return at.fail("'scales' has " + std::to_string(scales->size()) + " entries");
       const auto roi = at.doubles(1);
       for (size_t i = 0; i < axes.size(); ++i) {
         const int64_t dim = at.dims(0)[axes[i]];
@@ -443,9 +476,19 @@ Status resize(Infer& at) {
 }
 
 constexpr RuleEntry kRules[] = {
-    {"Reshape", reshape}, {"Flatten", flatten}, {"Squeeze", squeeze}, {"Unsqueeze", unsqueeze},
-    {"Transpose", transpose}, {"Concat", concat}, {"Split", split}, {"Slice", slice}, {"Pad", pad},
-    {"Expand", expand}, {"Tile", tile}, {"DepthToSpace", depth_to_space}, {"SpaceToDepth", depth_to_space},
+    {"Reshape", reshape},
+    {"Flatten", flatten},
+    {"Squeeze", squeeze},
+    {"Unsqueeze", unsqueeze},
+    {"Transpose", transpose},
+    {"Concat", concat},
+    {"Split", split},
+    {"Slice", slice},
+    {"Pad", pad},
+    {"Expand", expand},
+    {"Tile", tile},
+    {"DepthToSpace", depth_to_space},
+    {"SpaceToDepth", depth_to_space},
     {"Resize", resize},
 };
 

@@ -12,12 +12,14 @@ struct Window {
 
 Result<Window> window_of(Infer& at, Dims kernel) {
   const size_t n = kernel.size();
-  Window out{std::move(kernel), Dims(n, 1), Dims(n, 1), Dims(2 * n, 0), at.node().string_or("auto_pad", "NOTSET")};
+  Window out{std::move(kernel), Dims(n, 1), Dims(n, 1), Dims(2 * n, 0),
+             at.node().string_or("auto_pad", "NOTSET")};
   const auto take = [&](const char* name, Dims& to, int64_t least) -> Status {
     const auto* given = at.node().ints(name);
     if (!given || given->empty()) return {};
     if (given->size() != to.size())
-      return at.fail(std::string("'") + name + "' has " + std::to_string(given->size()) + " entries, want " + std::to_string(to.size()));
+      return at.fail(std::string("'") + name + "' has " + std::to_string(given->size()) + " entries, want " +
+                     std::to_string(to.size()));
     for (const int64_t value : *given)
       if (value < least) return at.fail(std::string("'") + name + "' has the value " + std::to_string(value));
     to = *given;
@@ -29,20 +31,23 @@ Result<Window> window_of(Infer& at, Dims kernel) {
   return out;
 }
 
-// The size of one spatial dim after a window slid over it; fails where the window is larger than what is there.
+// The size of one spatial dim after a window slid over it; fails where the window is larger than what is
+// there.
 Result<int64_t> slide(Infer& at, const Window& window, size_t i, int64_t dim, bool ceil) {
   const int64_t kernel = window.kernel[i], stride = window.strides[i];
   if (dim < 0) return kUnknown;
   if (window.auto_pad.starts_with("SAME")) return (dim + stride - 1) / stride;
   if (kernel < 0) return kUnknown;
   int64_t reach = 0;
-  if (__builtin_mul_overflow(kernel - 1, window.dilations[i], &reach) || reach > INT64_MAX / 4) return at.fail("the window overflows");
+  if (__builtin_mul_overflow(kernel - 1, window.dilations[i], &reach) || reach > INT64_MAX / 4)
+    return at.fail("the window overflows");
   const int64_t before = window.auto_pad == "VALID" ? 0 : window.pads[i];
   const int64_t after = window.auto_pad == "VALID" ? 0 : window.pads[window.kernel.size() + i];
   const int64_t room = dim + before + after - (reach + 1);
   if (room < 0)
-    return at.fail("a window of " + std::to_string(reach + 1) + " does not fit into spatial dim " + std::to_string(i) + " of " +
-                   std::to_string(dim) + " with pads " + std::to_string(before) + " and " + std::to_string(after));
+    return at.fail("a window of " + std::to_string(reach + 1) + " does not fit into spatial dim " +
+                   std::to_string(i) + " of " + std::to_string(dim) + " with pads " + std::to_string(before) +
+                   " and " + std::to_string(after));
   if (!ceil) return room / stride + 1;
   int64_t count = (room + stride - 1) / stride + 1;
   // A last window that would begin in the padding after the data does not count.
@@ -53,7 +58,9 @@ Result<int64_t> slide(Infer& at, const Window& window, size_t i, int64_t dim, bo
 Status conv(Infer& at) {
   const bool quantized = at.node().is("QLinearConv");
   const size_t w = quantized ? 3 : 1;
-  const uint32_t dtype = quantized ? at.dtype(7) : at.node().is("ConvInteger") ? uint32_t(BELAY_DT_INT32) : at.dtype(0);
+  const uint32_t dtype = quantized                     ? at.dtype(7)
+                         : at.node().is("ConvInteger") ? uint32_t(BELAY_DT_INT32)
+                                                       : at.dtype(0);
   if (!at.ranked(0)) {
     at.set_unranked(0, dtype);
     return {};
@@ -68,13 +75,17 @@ Status conv(Infer& at) {
     kernel.assign(at.dims(w).begin() + 2, at.dims(w).end());
     const int64_t group = at.node().int_or("group", 1), in = at.dims(0)[1], per = at.dims(w)[1];
     if (group <= 0) return at.fail("'group' is " + std::to_string(group));
-    if (in >= 0 && per >= 0 && in != dim_mul(per, group)) return at.fail("the input has " + std::to_string(in) + " channels, the weights take " + std::to_string(dim_mul(per, group)));
+    if (in >= 0 && per >= 0 && in != dim_mul(per, group))
+      return at.fail("the input has " + std::to_string(in) + " channels, the weights take " +
+                     std::to_string(dim_mul(per, group)));
     if (channels >= 0 && channels % group) return at.fail("the output channels do not divide by 'group'");
   }
   if (const auto* given = at.node().ints("kernel_shape"); given && !given->empty()) {
-    if (given->size() != spatial) return at.fail("'kernel_shape' has " + std::to_string(given->size()) + " entries");
+    if (given->size() != spatial)
+      return at.fail("'kernel_shape' has " + std::to_string(given->size()) + " entries");
     for (size_t i = 0; i < spatial; ++i)
-      if (kernel[i] >= 0 && kernel[i] != (*given)[i]) return at.fail("'kernel_shape' is not that of the weights");
+      if (kernel[i] >= 0 && kernel[i] != (*given)[i])
+        return at.fail("'kernel_shape' is not that of the weights");
     kernel = *given;
   }
   BELAY_ASSIGN(const Window window, window_of(at, kernel));
@@ -96,7 +107,8 @@ Status conv_transpose(Infer& at) {
   if (at.rank(1) != at.rank(0)) return at.fail("the weights have another rank than the input");
   const size_t spatial = at.dims(0).size() - 2;
   const int64_t group = at.node().int_or("group", 1);
-  if (at.dims(0)[1] >= 0 && at.dims(1)[0] >= 0 && at.dims(0)[1] != at.dims(1)[0]) return at.fail("the input's channels are not those of the weights");
+  if (at.dims(0)[1] >= 0 && at.dims(1)[0] >= 0 && at.dims(0)[1] != at.dims(1)[0])
+    return at.fail("the input's channels are not those of the weights");
   Dims kernel(at.dims(1).begin() + 2, at.dims(1).end());
   BELAY_ASSIGN(const Window window, window_of(at, kernel));
   Dims extra(spatial, 0);
@@ -113,7 +125,8 @@ Status conv_transpose(Infer& at) {
       out.push_back(dim_mul(dim, window.strides[i]));
     } else {
       const int64_t pads = window.auto_pad == "VALID" ? 0 : window.pads[i] + window.pads[spatial + i];
-      const int64_t size = window.strides[i] * (dim - 1) + extra[i] + (kernel[i] - 1) * window.dilations[i] + 1 - pads;
+      const int64_t size =
+          window.strides[i] * (dim - 1) + extra[i] + (kernel[i] - 1) * window.dilations[i] + 1 - pads;
       if (size < 0) return at.fail("spatial dim " + std::to_string(i) + " would be " + std::to_string(size));
       out.push_back(size);
     }
@@ -131,7 +144,8 @@ Status pool(Infer& at) {
   BELAY_TRY(at.want_rank(0, 3));
   const auto* kernel = at.node().ints("kernel_shape");
   const size_t spatial = at.dims(0).size() - 2;
-  if (!kernel || kernel->size() != spatial) return at.fail("'kernel_shape' must have " + std::to_string(spatial) + " entries");
+  if (!kernel || kernel->size() != spatial)
+    return at.fail("'kernel_shape' must have " + std::to_string(spatial) + " entries");
   for (const int64_t size : *kernel)
     if (size <= 0) return at.fail("'kernel_shape' has the value " + std::to_string(size));
   BELAY_ASSIGN(const Window window, window_of(at, *kernel));
@@ -158,8 +172,10 @@ Status global_pool(Infer& at) {
 
 Status max_unpool(Infer& at) {
   if (at.has(2)) {
-    if (const auto shape = at.known_ints(2)) at.set(0, at.dtype(0), *shape);
-    else at.set_unranked(0, at.dtype(0));
+    if (const auto shape = at.known_ints(2))
+      at.set(0, at.dtype(0), *shape);
+    else
+      at.set_unranked(0, at.dtype(0));
     return {};
   }
   const auto* kernel = at.node().ints("kernel_shape");
@@ -170,11 +186,14 @@ Status max_unpool(Infer& at) {
   BELAY_TRY(at.want_rank(0, 3));
   BELAY_ASSIGN(const Window window, window_of(at, *kernel));
   const size_t spatial = at.dims(0).size() - 2;
-  if (kernel->size() != spatial) return at.fail("'kernel_shape' must have " + std::to_string(spatial) + " entries");
+  if (kernel->size() != spatial)
+    return at.fail("'kernel_shape' must have " + std::to_string(spatial) + " entries");
   Dims out{at.dims(0)[0], at.dims(0)[1]};
   for (size_t i = 0; i < spatial; ++i) {
     const int64_t dim = at.dims(0)[i + 2];
-    out.push_back(dim < 0 ? kUnknown : (dim - 1) * window.strides[i] - window.pads[i] - window.pads[spatial + i] + window.kernel[i]);
+    out.push_back(dim < 0 ? kUnknown
+                          : (dim - 1) * window.strides[i] - window.pads[i] - window.pads[spatial + i] +
+                                window.kernel[i]);
   }
   at.set(0, at.dtype(0), std::move(out));
   return {};
@@ -210,7 +229,8 @@ Status recurrent(Infer& at) {
     steps = at.dims(0)[batch_first ? 1 : 0];
     batch = at.dims(0)[batch_first ? 0 : 1];
   }
-  const Dims all = batch_first ? Dims{batch, steps, directions, hidden} : Dims{steps, directions, batch, hidden};
+  const Dims all =
+      batch_first ? Dims{batch, steps, directions, hidden} : Dims{steps, directions, batch, hidden};
   const Dims last = batch_first ? Dims{batch, directions, hidden} : Dims{directions, batch, hidden};
   at.set(0, at.dtype(0), all);
   for (size_t i = 1; i < at.outputs(); ++i) at.set(i, at.dtype(0), last);
@@ -229,7 +249,8 @@ Status matmul_of(Infer& at, size_t a_at, size_t b_at, uint32_t dtype) {
   if (vector_a) a.insert(a.begin(), 1);
   if (vector_b) b.push_back(1);
   const int64_t k = a.back(), other = b[b.size() - 2];
-  if (k >= 0 && other >= 0 && k != other) return at.fail("inner dims " + std::to_string(k) + " and " + std::to_string(other) + " differ");
+  if (k >= 0 && other >= 0 && k != other)
+    return at.fail("inner dims " + std::to_string(k) + " and " + std::to_string(other) + " differ");
   Dims out(a.begin(), a.end() - 2);
   BELAY_TRY(at.broadcast(out, Dims(b.begin(), b.end() - 2)));
   if (!vector_a) out.push_back(a[a.size() - 2]);
@@ -251,12 +272,14 @@ Status gemm(Infer& at) {
   const bool ta = at.node().int_or("transA", 0) != 0, tb = at.node().int_or("transB", 0) != 0;
   const int64_t m = at.dims(0)[ta ? 1 : 0], k = at.dims(0)[ta ? 0 : 1];
   const int64_t other = at.dims(1)[tb ? 1 : 0], n = at.dims(1)[tb ? 0 : 1];
-  if (k >= 0 && other >= 0 && k != other) return at.fail("inner dims " + std::to_string(k) + " and " + std::to_string(other) + " differ");
+  if (k >= 0 && other >= 0 && k != other)
+    return at.fail("inner dims " + std::to_string(k) + " and " + std::to_string(other) + " differ");
   Dims out{m, n};
   if (at.has(2) && at.ranked(2)) {
     Dims with = out;
     BELAY_TRY(at.broadcast(with, at.dims(2)));
-    if (with.size() != 2 || (m >= 0 && with[0] != m) || (n >= 0 && with[1] != n)) return at.fail("C does not broadcast to the product");
+    if (with.size() != 2 || (m >= 0 && with[0] != m) || (n >= 0 && with[1] != n))
+      return at.fail("C does not broadcast to the product");
   }
   at.set(0, at.dtype(0), std::move(out));
   return {};
@@ -269,7 +292,9 @@ Status roi_align(Infer& at) {
     h = (*pooled)[0];
     w = (*pooled)[1];
   }
-  at.set(0, at.dtype(0), {at.ranked(1) && at.rank(1) ? at.dims(1)[0] : kUnknown, at.ranked(0) && at.rank(0) > 1 ? at.dims(0)[1] : kUnknown, h, w});
+  at.set(0, at.dtype(0),
+         {at.ranked(1) && at.rank(1) ? at.dims(1)[0] : kUnknown,
+          at.ranked(0) && at.rank(0) > 1 ? at.dims(0)[1] : kUnknown, h, w});
   return {};
 }
 
@@ -287,12 +312,29 @@ Status grid_sample(Infer& at) {
 }
 
 constexpr RuleEntry kRules[] = {
-    {"Conv", conv}, {"ConvInteger", conv}, {"QLinearConv", conv}, {"ConvTranspose", conv_transpose},
-    {"MaxPool", pool}, {"AveragePool", pool}, {"LpPool", pool}, {"GlobalAveragePool", global_pool},
-    {"GlobalMaxPool", global_pool}, {"GlobalLpPool", global_pool}, {"MaxUnpool", max_unpool},
-    {"BatchNormalization", batch_norm}, {"LayerNormalization", layer_norm}, {"RNN", recurrent}, {"GRU", recurrent},
-    {"LSTM", recurrent}, {"MatMul", matmul}, {"MatMulInteger", matmul_integer}, {"QLinearMatMul", qlinear_matmul},
-    {"Gemm", gemm}, {"RoiAlign", roi_align}, {"MaxRoiPool", roi_align}, {"GridSample", grid_sample},
+    {"Conv", conv},
+    {"ConvInteger", conv},
+    {"QLinearConv", conv},
+    {"ConvTranspose", conv_transpose},
+    {"MaxPool", pool},
+    {"AveragePool", pool},
+    {"LpPool", pool},
+    {"GlobalAveragePool", global_pool},
+    {"GlobalMaxPool", global_pool},
+    {"GlobalLpPool", global_pool},
+    {"MaxUnpool", max_unpool},
+    {"BatchNormalization", batch_norm},
+    {"LayerNormalization", layer_norm},
+    {"RNN", recurrent},
+    {"GRU", recurrent},
+    {"LSTM", recurrent},
+    {"MatMul", matmul},
+    {"MatMulInteger", matmul_integer},
+    {"QLinearMatMul", qlinear_matmul},
+    {"Gemm", gemm},
+    {"RoiAlign", roi_align},
+    {"MaxRoiPool", roi_align},
+    {"GridSample", grid_sample},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Rules of operators that select, count and make tensors, with the shape arithmetic over partly known elements.
+// Rules of operators that select, count and make tensors, with the shape arithmetic over partly known
+// elements.
 #include "ir/infer_context.hpp"
 
 #include <cmath>
@@ -50,7 +51,8 @@ Status gather(Infer& at) {
       Dims picked;
       for (int64_t index : *indices) {
         if (index < 0) index += int64_t(values->size());
-        if (index < 0 || index >= int64_t(values->size())) return at.fail("index " + std::to_string(index) + " is out of range");
+        if (index < 0 || index >= int64_t(values->size()))
+          return at.fail("index " + std::to_string(index) + " is out of range");
         picked.push_back((*values)[size_t(index)]);
       }
       at.set_partial(0, std::move(picked));
@@ -73,7 +75,8 @@ Status gather_nd(Infer& at) {
     return {};
   }
   const int64_t batch = at.node().int_or("batch_dims", 0), last = at.dims(1).back();
-  if (batch < 0 || batch + last > at.rank(0) || batch >= at.rank(1)) return at.fail("indices of " + std::to_string(last) + " reach beyond the data's rank");
+  if (batch < 0 || batch + last > at.rank(0) || batch >= at.rank(1))
+    return at.fail("indices of " + std::to_string(last) + " reach beyond the data's rank");
   Dims out(at.dims(1).begin(), at.dims(1).end() - 1);
   out.insert(out.end(), at.dims(0).begin() + batch + last, at.dims(0).end());
   at.set(0, at.dtype(0), std::move(out));
@@ -82,11 +85,14 @@ Status gather_nd(Infer& at) {
 
 Status constant_of_shape(Infer& at) {
   uint32_t dtype = BELAY_DT_FLOAT32;
-  if (const Attribute* value = at.node().find("value"); value && !value->tensors.empty()) dtype = value->tensors[0]->dtype;
+  if (const Attribute* value = at.node().find("value"); value && !value->tensors.empty())
+    dtype = value->tensors[0]->dtype;
   const auto dims = at.ints(0);
   if (!dims) {
-    if (at.ranked(0) && at.rank(0) == 1 && at.dims(0)[0] >= 0 && at.dims(0)[0] <= 64) at.set(0, dtype, Dims(size_t(at.dims(0)[0]), kUnknown));
-    else at.set_unranked(0, dtype);
+    if (at.ranked(0) && at.rank(0) == 1 && at.dims(0)[0] >= 0 && at.dims(0)[0] <= 64)
+      at.set(0, dtype, Dims(size_t(at.dims(0)[0]), kUnknown));
+    else
+      at.set_unranked(0, dtype);
     return {};
   }
   if (at.constant(0))
@@ -130,7 +136,8 @@ Status top_k(Infer& at) {
     int64_t k = kUnknown;
     if (const auto value = at.ints(1); value && value->size() == 1) k = (*value)[0];
     const int64_t dim = type.dims[size_t(axis)];
-    if (at.constant(1) && (k < 0 || (dim >= 0 && k > dim))) return at.fail("k is " + std::to_string(k) + ", the dim is " + std::to_string(dim));
+    if (at.constant(1) && (k < 0 || (dim >= 0 && k > dim)))
+      return at.fail("k is " + std::to_string(k) + ", the dim is " + std::to_string(dim));
     type.dims[size_t(axis)] = k;
   }
   at.set(0, type);
@@ -182,7 +189,8 @@ Status non_max_suppression(Infer& at) {
 
 Status multinomial(Infer& at) {
   const int64_t samples = at.node().int_or("sample_size", 1);
-  at.set(0, uint32_t(at.node().int_or("dtype", BELAY_DT_INT32)), {at.ranked(0) && at.rank(0) ? at.dims(0)[0] : kUnknown, samples});
+  at.set(0, uint32_t(at.node().int_or("dtype", BELAY_DT_INT32)),
+         {at.ranked(0) && at.rank(0) ? at.dims(0)[0] : kUnknown, samples});
   return {};
 }
 
@@ -246,8 +254,10 @@ Status split_to_sequence(Infer& at) {
   return {};
 }
 Status optional_make(Infer& at) {
-  if (at.has(0)) at.set(0, Type::optional(at.in(0)));
-  else if (const Attribute* type = at.node().find("type")) at.set(0, Type::optional(type->type));
+  if (at.has(0))
+    at.set(0, Type::optional(at.in(0)));
+  else if (const Attribute* type = at.node().find("type"))
+    at.set(0, Type::optional(type->type));
   return {};
 }
 Status optional_get(Infer& at) {
@@ -268,14 +278,34 @@ Status optional_has(Infer& at) {
 }
 
 constexpr RuleEntry kRules[] = {
-    {"Shape", shape}, {"Size", size}, {"Gather", gather}, {"GatherElements", gather_elements},
-    {"GatherND", gather_nd}, {"ConstantOfShape", constant_of_shape}, {"Range", range}, {"OneHot", one_hot},
-    {"TopK", top_k}, {"NonZero", non_zero}, {"Unique", unique}, {"Compress", compress},
-    {"NonMaxSuppression", non_max_suppression}, {"Multinomial", multinomial}, {"TfIdfVectorizer", tf_idf},
-    {"HannWindow", window}, {"HammingWindow", window}, {"BlackmanWindow", window}, {"MelWeightMatrix", mel},
-    {"SequenceConstruct", sequence_construct}, {"SequenceEmpty", sequence_empty}, {"SequenceInsert", same_kind},
-    {"SequenceErase", same_kind}, {"SequenceAt", sequence_at}, {"SequenceLength", sequence_length},
-    {"SplitToSequence", split_to_sequence}, {"Optional", optional_make}, {"OptionalGetElement", optional_get},
+    {"Shape", shape},
+    {"Size", size},
+    {"Gather", gather},
+    {"GatherElements", gather_elements},
+    {"GatherND", gather_nd},
+    {"ConstantOfShape", constant_of_shape},
+    {"Range", range},
+    {"OneHot", one_hot},
+    {"TopK", top_k},
+    {"NonZero", non_zero},
+    {"Unique", unique},
+    {"Compress", compress},
+    {"NonMaxSuppression", non_max_suppression},
+    {"Multinomial", multinomial},
+    {"TfIdfVectorizer", tf_idf},
+    {"HannWindow", window},
+    {"HammingWindow", window},
+    {"BlackmanWindow", window},
+    {"MelWeightMatrix", mel},
+    {"SequenceConstruct", sequence_construct},
+    {"SequenceEmpty", sequence_empty},
+    {"SequenceInsert", same_kind},
+    {"SequenceErase", same_kind},
+    {"SequenceAt", sequence_at},
+    {"SequenceLength", sequence_length},
+    {"SplitToSequence", split_to_sequence},
+    {"Optional", optional_make},
+    {"OptionalGetElement", optional_get},
     {"OptionalHasElement", optional_has},
 };
 

@@ -107,7 +107,8 @@ Uses::Uses(const Model& model) : of_(model.values.size()) {
         if (node.inputs[i] != BELAY_NONE) of_[node.inputs[i]].push_back({node_id, uint32_t(i), id});
       for (const GraphId sub : subgraphs_of(node)) todo.push_back(sub);
     }
-    for (size_t i = 0; i < graph.outputs.size(); ++i) of_[graph.outputs[i]].push_back({BELAY_NONE, uint32_t(i), id});
+    for (size_t i = 0; i < graph.outputs.size(); ++i)
+      of_[graph.outputs[i]].push_back({BELAY_NONE, uint32_t(i), id});
   }
 }
 

@@ -1,5 +1,6 @@
-// ir/model.hpp: the engine's mutable form of a frozen graph. Values and nodes have numbers that are unique over all
-// graphs of a model and never reused, so what is known of them can be kept in plain arrays beside the model.
+// ir/model.hpp: the engine's mutable form of a frozen graph. Values and nodes have numbers that are unique
+// over all graphs of a model and never reused, so what is known of them can be kept in plain arrays beside
+// the model.
 #pragma once
 
 #include "ir/types.hpp"
@@ -73,11 +74,11 @@ struct Graph {
 struct Model {
   std::deque<Value> values;
   std::deque<Node> nodes;
-  std::deque<Graph> graphs;          // the first is the main one
-  std::vector<std::string> symbols;  // names of symbolic dims: code kFirstSymbol - index
+  std::deque<Graph> graphs;               // the first is the main one
+  std::vector<std::string> symbols;       // names of symbolic dims: code kFirstSymbol - index
   std::vector<std::string> output_names;  // of the main graph, as the file has them
   std::vector<belay_span> sources;
-  uint64_t source_nodes = 0;         // nodes of the image, subgraphs included
+  uint64_t source_nodes = 0;  // nodes of the image, subgraphs included
 
   ValueId add_value(GraphId graph, std::string name, Type type = {}, ConstantPtr constant = nullptr);
   // The node is not yet in the graph's list.
@@ -90,12 +91,12 @@ struct Model {
   std::string value_label(ValueId value) const;  // "value 'x'"
 };
 
-// Who reads each value: nodes of any graph, and graphs whose output it is. A node whose subgraph reads a value is not
-// listed as a reader: the reading node inside is.
+// Who reads each value: nodes of any graph, and graphs whose output it is. A node whose subgraph reads a
+// value is not listed as a reader: the reading node inside is.
 struct Uses {
   struct Use {
-    NodeId node;      // BELAY_NONE: an output of `graph`
-    uint32_t index;   // position in the inputs or outputs
+    NodeId node;     // BELAY_NONE: an output of `graph`
+    uint32_t index;  // position in the inputs or outputs
     GraphId graph;
   };
   explicit Uses(const Model& model);

@@ -14,20 +14,22 @@
 
 namespace belay::ir {
 
-// A dim is its size; kUnknown where nothing is known; or a code <= kFirstSymbol: an unknown size with a name, so that
-// dims of one name are known to be equal.
+// A dim is its size; kUnknown where nothing is known; or a code <= kFirstSymbol: an unknown size with a name,
+// so that dims of one name are known to be equal.
 using Dims = std::vector<int64_t>;
 inline constexpr int64_t kUnknown = -1;
 inline constexpr int64_t kFirstSymbol = -2;
 
 struct Type {
-  uint32_t kind = 0;                      // BELAY_TYPE_..., 0: nothing known
-  uint32_t dtype = BELAY_DT_UNDEFINED;    // of a tensor
-  bool ranked = false;                    // `dims` holds
+  uint32_t kind = 0;                    // BELAY_TYPE_..., 0: nothing known
+  uint32_t dtype = BELAY_DT_UNDEFINED;  // of a tensor
+  bool ranked = false;                  // `dims` holds
   Dims dims;
-  std::shared_ptr<const Type> element;    // of a sequence or optional, may be null
+  std::shared_ptr<const Type> element;  // of a sequence or optional, may be null
 
-  static Type tensor(uint32_t dtype, Dims dims) { return {BELAY_TYPE_TENSOR, dtype, true, std::move(dims), nullptr}; }
+  static Type tensor(uint32_t dtype, Dims dims) {
+    return {BELAY_TYPE_TENSOR, dtype, true, std::move(dims), nullptr};
+  }
   static Type unranked(uint32_t dtype) { return {BELAY_TYPE_TENSOR, dtype, false, {}, nullptr}; }
   static Type sequence(Type of) {
     return {BELAY_TYPE_SEQUENCE, BELAY_DT_UNDEFINED, false, {}, std::make_shared<const Type>(std::move(of))};
@@ -57,7 +59,7 @@ struct Constant {
   uint64_t bytes = 0;
   std::shared_ptr<const void> owner;  // of the bytes; null: they lie in source `source` of the model
   uint32_t source = BELAY_NONE;
-  uint64_t key = 0;                   // equal keys: equal bytes, in the whole process
+  uint64_t key = 0;  // equal keys: equal bytes, in the whole process
 
   uint64_t count() const { return element_count(dims).value_or(0); }
   Type type() const { return Type::tensor(dtype, dims); }
@@ -68,8 +70,8 @@ using ConstantPtr = std::shared_ptr<const Constant>;
 uint64_t alignment_of(uint32_t dtype);
 bool is_aligned(const void* data, uint32_t dtype);
 
-// A new constant with zeroed memory of its own, aligned to 64 bytes; `bytes` may be written until it is shared. Null
-// where the size overflows or memory is short. Not for strings.
+// A new constant with zeroed memory of its own, aligned to 64 bytes; `bytes` may be written until it is
+// shared. Null where the size overflows or memory is short. Not for strings.
 std::shared_ptr<Constant> make_constant(uint32_t dtype, Dims dims);
 ConstantPtr make_int64s(std::span<const int64_t> values, Dims dims);
 ConstantPtr make_int64s(std::span<const int64_t> values);  // one-dimensional

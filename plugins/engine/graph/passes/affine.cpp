@@ -17,7 +17,8 @@ std::optional<std::vector<double>> by_channel(const ir::Constant& constant, int6
   if (constant.dims.size() > size_t(rank)) return std::nullopt;  // it would add a dim
   const size_t lead = size_t(rank) - constant.dims.size();
   for (size_t i = 0; i < constant.dims.size(); ++i)
-    if (constant.dims[i] != 1 && !(i + lead == 1 && uint64_t(constant.dims[i]) == channels)) return std::nullopt;
+    if (constant.dims[i] != 1 && !(i + lead == 1 && uint64_t(constant.dims[i]) == channels))
+      return std::nullopt;
   auto values = ir::as_doubles(constant, channels);
   if (!values || values->empty()) return std::nullopt;
   if (values->size() == 1) values->assign(channels, (*values)[0]);
@@ -25,11 +26,13 @@ std::optional<std::vector<double>> by_channel(const ir::Constant& constant, int6
 }
 
 // What `node`, the only reader of a value of `channels` channels and rank `rank`, does to it.
-std::optional<Affine> affine_of(const ir::Model& model, const ir::Node& node, ir::ValueId value, uint32_t dtype, int64_t rank,
-                                uint64_t channels) {
+std::optional<Affine> affine_of(const ir::Model& model, const ir::Node& node, ir::ValueId value,
+                                uint32_t dtype, int64_t rank, uint64_t channels) {
   Affine out{std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
   if (node.is("BatchNormalization")) {
-    if (node.inputs.size() != 5 || node.inputs[0] != value || node.int_or("training_mode", 0) || node.outputs.size() > 1) return std::nullopt;
+    if (node.inputs.size() != 5 || node.inputs[0] != value || node.int_or("training_mode", 0) ||
+        node.outputs.size() > 1)
+      return std::nullopt;
     std::vector<double> in[4];
     for (size_t i = 0; i < 4; ++i) {
       const ir::ConstantPtr& constant = model.constant_of(node.inputs[i + 1]);
@@ -43,7 +46,8 @@ std::optional<Affine> affine_of(const ir::Model& model, const ir::Node& node, ir
     }
     return out;
   }
-  const bool add = node.is("Add"), subtract = node.is("Sub"), multiply = node.is("Mul"), divide = node.is("Div");
+  const bool add = node.is("Add"), subtract = node.is("Sub"), multiply = node.is("Mul"),
+             divide = node.is("Div");
   if ((!add && !subtract && !multiply && !divide) || node.inputs.size() != 2) return std::nullopt;
   const size_t side = node.inputs[0] == value ? 1 : 0;
   if (side == 0 && (subtract || divide)) return std::nullopt;
@@ -60,7 +64,8 @@ std::optional<Affine> affine_of(const ir::Model& model, const ir::Node& node, ir
   return out;
 }
 
-// Where weights keep their output channels: [outer][channels / groups][inner], and `outer` is cut into groups.
+// Where weights keep their output channels: [outer][channels / groups][inner], and `outer` is cut into
+// groups.
 struct Layout {
   uint64_t outer = 1, per_group = 0, inner = 1, groups = 1;
   int64_t rank = 0;  // of the result
@@ -140,7 +145,8 @@ bool fold_reader(ir::Model& model, const ir::Uses& uses, ir::Node& node) {
   ir::Node& reader = model.nodes[use.node];
   const auto affine = affine_of(model, reader, made, weights->dtype, layout->rank, layout->channels());
   if (!affine || reader.output(0) == BELAY_NONE) return false;
-  const bool scales = std::any_of(affine->scale.begin(), affine->scale.end(), [](double s) { return s != 1; });
+  const bool scales =
+      std::any_of(affine->scale.begin(), affine->scale.end(), [](double s) { return s != 1; });
   ir::ConstantPtr fresh = weights;
   if (scales)
     fresh = weights->dtype == BELAY_DT_FLOAT32 ? scaled<float>(*weights, affine->scale, *layout)
@@ -170,13 +176,15 @@ bool fold_reader(ir::Model& model, const ir::Uses& uses, ir::Node& node) {
 
 Result<uint64_t> fold_affine(ir::Model& model, const Evaluator&) {
   uint64_t changes = 0;
-  // Stays right while readers are folded: who reads what the node makes then is who read what the reader made.
+  // Stays right while readers are folded: who reads what the node makes then is who read what the reader
+  // made.
   const ir::Uses uses(model);
   for (ir::GraphId graph = 0; graph < model.graphs.size(); ++graph) {
     const std::vector<ir::NodeId> nodes = model.graphs[graph].nodes;
     for (const ir::NodeId id : nodes) {
       ir::Node& node = model.nodes[id];
-      if (node.graph != graph || (!node.is("Conv") && !node.is("ConvTranspose") && !node.is("Gemm"))) continue;
+      if (node.graph != graph || (!node.is("Conv") && !node.is("ConvTranspose") && !node.is("Gemm")))
+        continue;
       while (fold_reader(model, uses, node)) ++changes;
     }
   }

@@ -25,13 +25,15 @@ Result<ir::Env> infer_model(const ir::Model& model) {
   return env;
 }
 
-Result<std::vector<Ran>> run_passes(ir::Model& model, const Evaluator& evaluate, const std::set<std::string, std::less<>>& disabled,
+Result<std::vector<Ran>> run_passes(ir::Model& model, const Evaluator& evaluate,
+                                    const std::set<std::string, std::less<>>& disabled,
                                     const std::function<uint64_t()>& now) {
   std::vector<Ran> ran;
   for (const Pass& pass : kPasses)
     if (!disabled.contains(pass.name)) ran.push_back({std::string(pass.name), 0, 0});
-  // One pass opens the way for another (a folded condition inlines a branch, whose constants fold), so they go round;
-  // each round but the last takes nodes away or makes constants, so it ends. The bound is for what nobody thought of.
+  // One pass opens the way for another (a folded condition inlines a branch, whose constants fold), so they
+  // go round; each round but the last takes nodes away or makes constants, so it ends. The bound is for what
+  // nobody thought of.
   for (int round = 0; round < 8; ++round) {
     uint64_t changes = 0;
     for (const Pass& pass : kPasses) {

@@ -1,5 +1,5 @@
-// passes/passes.hpp: rewrites of a model while it is loaded. A pass changes no rank, type or value beyond rounding, and
-// looks at every reader of a value before it changes what makes it.
+// passes/passes.hpp: rewrites of a model while it is loaded. A pass changes no rank, type or value beyond
+// rounding, and looks at every reader of a value before it changes what makes it.
 #pragma once
 
 #include "ir/env.hpp"
@@ -27,17 +27,19 @@ struct Ran {
   uint64_t changes = 0, ns = 0;
 };
 
-// Runs all but the disabled ones, then infers the types of all values once more. `now` is a clock in nanoseconds.
+// Runs all but the disabled ones, then infers the types of all values once more. `now` is a clock in
+// nanoseconds.
 Result<std::vector<Ran>> run_passes(ir::Model& model, const Evaluator& evaluate,
                                     const std::set<std::string, std::less<>>& disabled,
                                     const std::function<uint64_t()>& now);
 
 // The passes.
-Result<uint64_t> lift_versions(ir::Model&, const Evaluator&);     // each node to one canonical form
-Result<uint64_t> fold_constants(ir::Model&, const Evaluator&);    // runs what depends on constants only
-Result<uint64_t> drop_identities(ir::Model&, const Evaluator&);   // Identity, Dropout
-Result<uint64_t> inline_branches(ir::Model&, const Evaluator&);   // If with a constant condition
-Result<uint64_t> fold_affine(ir::Model&, const Evaluator&);       // scale and shift after Conv, ConvTranspose, Gemm
+Result<uint64_t> lift_versions(ir::Model&, const Evaluator&);    // each node to one canonical form
+Result<uint64_t> fold_constants(ir::Model&, const Evaluator&);   // runs what depends on constants only
+Result<uint64_t> drop_identities(ir::Model&, const Evaluator&);  // Identity, Dropout
+Result<uint64_t> inline_branches(ir::Model&, const Evaluator&);  // If with a constant condition
+Result<uint64_t> fold_affine(ir::Model&,
+                             const Evaluator&);  // scale and shift after Conv, ConvTranspose, Gemm
 Result<uint64_t> remove_dead_code(ir::Model&, const Evaluator&);
 
 // Infers all types with what the model declares of its inputs.

@@ -18,7 +18,8 @@ std::vector<ir::GraphId> reachable(const ir::Model& model) {
 }
 
 // The outputs of a node, where they are known: elements, not only types.
-std::optional<std::vector<ir::ConstantPtr>> outputs_of(const ir::Env& env, const ir::Node& node, const Evaluator& evaluate) {
+std::optional<std::vector<ir::ConstantPtr>> outputs_of(const ir::Env& env, const ir::Node& node,
+                                                       const Evaluator& evaluate) {
   if (ir::is_random(node) || !ir::subgraphs_of(node).empty()) return std::nullopt;
   const bool dims_only = node.is("Shape") || node.is("Size");
   if (!dims_only)
@@ -49,7 +50,8 @@ Result<uint64_t> fold_constants(ir::Model& model, const Evaluator& evaluate) {
         const Status status = ir::infer(env, node);
         if (!status.ok() && graph == 0) return status;
         for (size_t i = 0; i < node.outputs.size(); ++i)
-          if (node.outputs[i] != BELAY_NONE && !env.types[node.outputs[i]].kind) env.types[node.outputs[i]] = before[i];
+          if (node.outputs[i] != BELAY_NONE && !env.types[node.outputs[i]].kind)
+            env.types[node.outputs[i]] = before[i];
       }
       const auto made = outputs_of(env, node, evaluate);
       if (!made || made->size() < node.outputs.size() || node.outputs.empty()) {
@@ -80,7 +82,8 @@ Result<uint64_t> drop_identities(ir::Model& model, const Evaluator&) {
       if (node.is("Dropout")) {
         const ir::ConstantPtr& training = model.constant_of(node.input(2));
         const auto flag = training ? ir::as_int64s(*training) : std::nullopt;
-        drop = node.version >= 12 && (node.input(2) == BELAY_NONE || (flag && flag->size() == 1 && (*flag)[0] == 0));
+        drop = node.version >= 12 &&
+               (node.input(2) == BELAY_NONE || (flag && flag->size() == 1 && (*flag)[0] == 0));
       }
       if (!drop || output == BELAY_NONE || input == BELAY_NONE) {
         kept.push_back(id);
@@ -106,10 +109,12 @@ Result<uint64_t> inline_branches(ir::Model& model, const Evaluator&) {
     model.graphs[graph].nodes.clear();
     for (size_t i = 0; i < nodes.size(); ++i) {
       const ir::Node& node = model.nodes[nodes[i]];
-      const ir::ConstantPtr& condition = node.is("If") ? model.constant_of(node.input(0)) : model.constant_of(BELAY_NONE);
+      const ir::ConstantPtr& condition =
+          node.is("If") ? model.constant_of(node.input(0)) : model.constant_of(BELAY_NONE);
       const auto flag = condition ? ir::as_int64s(*condition) : std::nullopt;
-      const ir::GraphId branch = !flag || flag->size() != 1 ? BELAY_NONE
-                                                            : node.graph_or_none((*flag)[0] ? "then_branch" : "else_branch");
+      const ir::GraphId branch = !flag || flag->size() != 1
+                                     ? BELAY_NONE
+                                     : node.graph_or_none((*flag)[0] ? "then_branch" : "else_branch");
       if (branch == BELAY_NONE || model.graphs[branch].outputs.size() < node.outputs.size()) {
         kept.push_back(nodes[i]);
         continue;
@@ -125,10 +130,12 @@ Result<uint64_t> inline_branches(ir::Model& model, const Evaluator&) {
       }
       // All readers stand after this node: uses are counted over the list as it will be.
       model.graphs[graph].nodes = kept;
-      model.graphs[graph].nodes.insert(model.graphs[graph].nodes.end(), nodes.begin() + long(i) + 1, nodes.end());
+      model.graphs[graph].nodes.insert(model.graphs[graph].nodes.end(), nodes.begin() + long(i) + 1,
+                                       nodes.end());
       const ir::Uses uses(model);
       for (size_t k = 0; k < node.outputs.size(); ++k)
-        if (node.outputs[k] != BELAY_NONE) ir::replace_uses(model, uses, node.outputs[k], model.graphs[branch].outputs[k]);
+        if (node.outputs[k] != BELAY_NONE)
+          ir::replace_uses(model, uses, node.outputs[k], model.graphs[branch].outputs[k]);
       ++changes;
     }
     model.graphs[graph].nodes = std::move(kept);
@@ -138,8 +145,8 @@ Result<uint64_t> inline_branches(ir::Model& model, const Evaluator&) {
 
 Result<uint64_t> remove_dead_code(ir::Model& model, const Evaluator&) {
   // Outputs that a node can do without when nobody reads them.
-  static const std::set<std::string_view> optional_outputs = {"MaxPool", "Dropout", "LayerNormalization", "BatchNormalization",
-                                                              "LSTM", "GRU", "RNN", "Unique"};
+  static const std::set<std::string_view> optional_outputs = {
+      "MaxPool", "Dropout", "LayerNormalization", "BatchNormalization", "LSTM", "GRU", "RNN", "Unique"};
   uint64_t changes = 0;
   for (bool again = true; again;) {
     again = false;
@@ -149,7 +156,8 @@ Result<uint64_t> remove_dead_code(ir::Model& model, const Evaluator&) {
       for (const ir::NodeId id : model.graphs[graph].nodes) {
         ir::Node& node = model.nodes[id];
         bool read = false;
-        for (const ir::ValueId output : node.outputs) read |= output != BELAY_NONE && !uses.of(output).empty();
+        for (const ir::ValueId output : node.outputs)
+          read |= output != BELAY_NONE && !uses.of(output).empty();
         if (!read) {
           again = true;
           ++changes;
@@ -157,8 +165,11 @@ Result<uint64_t> remove_dead_code(ir::Model& model, const Evaluator&) {
         }
         if (node.domain.empty() && optional_outputs.contains(node.op))
           for (size_t i = 1; i < node.outputs.size(); ++i)
-            if (node.outputs[i] != BELAY_NONE && uses.of(node.outputs[i]).empty()) node.outputs[i] = BELAY_NONE;
-        while (node.outputs.size() > 1 && node.outputs.back() == BELAY_NONE && optional_outputs.contains(node.op)) node.outputs.pop_back();
+            if (node.outputs[i] != BELAY_NONE && uses.of(node.outputs[i]).empty())
+              node.outputs[i] = BELAY_NONE;
+        while (node.outputs.size() > 1 && node.outputs.back() == BELAY_NONE &&
+               optional_outputs.contains(node.op))
+          node.outputs.pop_back();
         kept.push_back(id);
       }
       model.graphs[graph].nodes = std::move(kept);

@@ -1,5 +1,6 @@
-// Brings every node to one canonical form, so that inference, planning and kernels know one definition of each operator:
-// the newest up to opset 17. What newer definitions take as inputs becomes an input; what only old ones had goes.
+// Brings every node to one canonical form, so that inference, planning and kernels know one definition of
+// each operator: the newest up to opset 17. What newer definitions take as inputs becomes an input; what only
+// old ones had goes.
 #include "ir/infer.hpp"
 #include "passes/passes.hpp"
 
@@ -13,25 +14,116 @@ namespace {
 // The newest version up to opset 17 of the operators that have more than one.
 const std::unordered_map<std::string_view, uint32_t>& canonical_versions() {
   static const std::unordered_map<std::string_view, uint32_t> table = {
-      {"Abs", 13}, {"Acos", 7}, {"Add", 14}, {"And", 7}, {"ArgMax", 13}, {"ArgMin", 13}, {"AveragePool", 11},
-      {"BatchNormalization", 15}, {"Cast", 13}, {"Ceil", 13}, {"Clip", 13}, {"Compress", 11}, {"Concat", 13},
-      {"Constant", 13}, {"Conv", 11}, {"ConvTranspose", 11}, {"CumSum", 14}, {"DepthToSpace", 13},
-      {"DequantizeLinear", 13}, {"Div", 14}, {"Dropout", 13}, {"Elu", 6}, {"Equal", 13}, {"Erf", 13}, {"Exp", 13},
-      {"Expand", 13}, {"Flatten", 13}, {"Floor", 13}, {"GRU", 14}, {"Gather", 13}, {"GatherElements", 13},
-      {"GatherND", 13}, {"Gemm", 13}, {"GlobalLpPool", 2}, {"Greater", 13}, {"GreaterOrEqual", 16},
-      {"HardSigmoid", 6}, {"Hardmax", 13}, {"Identity", 16}, {"If", 16}, {"InstanceNormalization", 6}, {"IsNaN", 13},
-      {"LRN", 13}, {"LSTM", 14}, {"LeakyRelu", 16}, {"Less", 13}, {"LessOrEqual", 16}, {"Log", 13},
-      {"LogSoftmax", 13}, {"Loop", 16}, {"LpPool", 11}, {"MatMul", 13}, {"Max", 13}, {"MaxPool", 12},
-      {"MaxUnpool", 11}, {"Mean", 13}, {"MeanVarianceNormalization", 13}, {"Min", 13}, {"Mod", 13}, {"Mul", 14},
-      {"Neg", 13}, {"NegativeLogLikelihoodLoss", 13}, {"NonMaxSuppression", 11}, {"NonZero", 13}, {"OneHot", 11},
-      {"Or", 7}, {"PRelu", 16}, {"Pad", 13}, {"Pow", 15}, {"QuantizeLinear", 13}, {"RNN", 14}, {"Reciprocal", 13},
-      {"ReduceL1", 13}, {"ReduceL2", 13}, {"ReduceLogSum", 13}, {"ReduceLogSumExp", 13}, {"ReduceMax", 13},
-      {"ReduceMean", 13}, {"ReduceMin", 13}, {"ReduceProd", 13}, {"ReduceSum", 13}, {"ReduceSumSquare", 13},
-      {"Relu", 14}, {"Reshape", 14}, {"Resize", 13}, {"RoiAlign", 16}, {"ScatterElements", 16}, {"ScatterND", 16},
-      {"Selu", 6}, {"Shape", 15}, {"Sigmoid", 13}, {"Sign", 13}, {"Size", 13}, {"Slice", 13}, {"Softmax", 13},
-      {"SoftmaxCrossEntropyLoss", 13}, {"SpaceToDepth", 13}, {"Split", 13}, {"Sqrt", 13}, {"Squeeze", 13}, {"Sub", 14},
-      {"Sum", 13}, {"Tanh", 13}, {"Tile", 13}, {"TopK", 11}, {"Transpose", 13}, {"Unique", 11}, {"Unsqueeze", 13},
-      {"Where", 16}, {"Xor", 7},
+      {"Abs", 13},
+      {"Acos", 7},
+      {"Add", 14},
+      {"And", 7},
+      {"ArgMax", 13},
+      {"ArgMin", 13},
+      {"AveragePool", 11},
+      {"BatchNormalization", 15},
+      {"Cast", 13},
+      {"Ceil", 13},
+      {"Clip", 13},
+      {"Compress", 11},
+      {"Concat", 13},
+      {"Constant", 13},
+      {"Conv", 11},
+      {"ConvTranspose", 11},
+      {"CumSum", 14},
+      {"DepthToSpace", 13},
+      {"DequantizeLinear", 13},
+      {"Div", 14},
+      {"Dropout", 13},
+      {"Elu", 6},
+      {"Equal", 13},
+      {"Erf", 13},
+      {"Exp", 13},
+      {"Expand", 13},
+      {"Flatten", 13},
+      {"Floor", 13},
+      {"GRU", 14},
+      {"Gather", 13},
+      {"GatherElements", 13},
+      {"GatherND", 13},
+      {"Gemm", 13},
+      {"GlobalLpPool", 2},
+      {"Greater", 13},
+      {"GreaterOrEqual", 16},
+      {"HardSigmoid", 6},
+      {"Hardmax", 13},
+      {"Identity", 16},
+      {"If", 16},
+      {"InstanceNormalization", 6},
+      {"IsNaN", 13},
+      {"LRN", 13},
+      {"LSTM", 14},
+      {"LeakyRelu", 16},
+      {"Less", 13},
+      {"LessOrEqual", 16},
+      {"Log", 13},
+      {"LogSoftmax", 13},
+      {"Loop", 16},
+      {"LpPool", 11},
+      {"MatMul", 13},
+      {"Max", 13},
+      {"MaxPool", 12},
+      {"MaxUnpool", 11},
+      {"Mean", 13},
+      {"MeanVarianceNormalization", 13},
+      {"Min", 13},
+      {"Mod", 13},
+      {"Mul", 14},
+      {"Neg", 13},
+      {"NegativeLogLikelihoodLoss", 13},
+      {"NonMaxSuppression", 11},
+      {"NonZero", 13},
+      {"OneHot", 11},
+      {"Or", 7},
+      {"PRelu", 16},
+      {"Pad", 13},
+      {"Pow", 15},
+      {"QuantizeLinear", 13},
+      {"RNN", 14},
+      {"Reciprocal", 13},
+      {"ReduceL1", 13},
+      {"ReduceL2", 13},
+      {"ReduceLogSum", 13},
+      {"ReduceLogSumExp", 13},
+      {"ReduceMax", 13},
+      {"ReduceMean", 13},
+      {"ReduceMin", 13},
+      {"ReduceProd", 13},
+      {"ReduceSum", 13},
+      {"ReduceSumSquare", 13},
+      {"Relu", 14},
+      {"Reshape", 14},
+      {"Resize", 13},
+      {"RoiAlign", 16},
+      {"ScatterElements", 16},
+      {"ScatterND", 16},
+      {"Selu", 6},
+      {"Shape", 15},
+      {"Sigmoid", 13},
+      {"Sign", 13},
+      {"Size", 13},
+      {"Slice", 13},
+      {"Softmax", 13},
+      {"SoftmaxCrossEntropyLoss", 13},
+      {"SpaceToDepth", 13},
+      {"Split", 13},
+      {"Sqrt", 13},
+      {"Squeeze", 13},
+      {"Sub", 14},
+      {"Sum", 13},
+      {"Tanh", 13},
+      {"Tile", 13},
+      {"TopK", 11},
+      {"Transpose", 13},
+      {"Unique", 11},
+      {"Unsqueeze", 13},
+      {"Where", 16},
+      {"Xor", 7},
   };
   return table;
 }
@@ -80,12 +172,14 @@ class Lifter {
   }
   // An attribute that is a list of integers becomes input `at`.
   void to_input(ir::Node& node, const char* attribute, size_t at) {
-    if (const auto* values = node.ints(attribute); values && node.input(at) == BELAY_NONE) set_input(node, at, ints(*values));
+    if (const auto* values = node.ints(attribute); values && node.input(at) == BELAY_NONE)
+      set_input(node, at, ints(*values));
     node.erase(attribute);
   }
 
   // A new node before the one at hand; gives its output.
-  ir::ValueId before(const char* op, uint32_t version, const std::string& name, std::vector<ir::ValueId> inputs) {
+  ir::ValueId before(const char* op, uint32_t version, const std::string& name,
+                     std::vector<ir::ValueId> inputs) {
     ir::Node& node = model_.add_node(graph_, op, version, name);
     node.inputs = std::move(inputs);
     const ir::NodeId id = node.id;
@@ -115,9 +209,11 @@ class Lifter {
   bool lift_by_operator(ir::Node& node) {
     const std::string& op = node.op;
     const uint32_t v = node.version;
-    static const std::set<std::string_view> broadcasting = {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less"};
+    static const std::set<std::string_view> broadcasting = {"Add", "Sub", "Mul",   "Div",     "Pow", "And",
+                                                            "Or",  "Xor", "Equal", "Greater", "Less"};
     if (broadcasting.contains(op) && v < 7) return lift_broadcast(node);
-    if ((op == "Squeeze" || op == "Unsqueeze" || op == "ReduceSum") && v < 13) return to_input(node, "axes", 1), true;
+    if ((op == "Squeeze" || op == "Unsqueeze" || op == "ReduceSum") && v < 13)
+      return to_input(node, "axes", 1), true;
     if (op == "Split" && v < 13) return to_input(node, "split", 1), true;
     if (op.starts_with("Reduce") && v >= 18) return lift_reduce_18(node);
     if (op == "Slice" && v < 10) return lift_slice(node);
@@ -147,7 +243,8 @@ class Lifter {
       return lift_prelu(node);
     } else if (op == "RoiAlign" && v < 16) {
       // The default was what is now called so.
-      if (!node.find("coordinate_transformation_mode")) node.set_string("coordinate_transformation_mode", "output_half_pixel");
+      if (!node.find("coordinate_transformation_mode"))
+        node.set_string("coordinate_transformation_mode", "output_half_pixel");
     } else if ((op == "GRU" || op == "LSTM" || op == "RNN") && v < 7) {
       node.erase("output_sequence");
     } else if (op == "Gemm" && v < 7) {
@@ -226,7 +323,8 @@ class Lifter {
   bool lift_pad(ir::Node& node) {
     to_input(node, node.find("pads") ? "pads" : "paddings", 1);
     const uint32_t dtype = env_.type(node.input(0)).dtype;
-    if (const ir::Attribute* value = node.find("value"); value && value->kind == BELAY_ATTR_FLOAT && value->floats[0] != 0) {
+    if (const ir::Attribute* value = node.find("value");
+        value && value->kind == BELAY_ATTR_FLOAT && value->floats[0] != 0) {
       if (!ir::is_float(dtype)) return false;
       set_input(node, 2, constant(ir::make_scalar(dtype, double(value->floats[0]))));
     }
@@ -293,8 +391,9 @@ class Lifter {
   bool lift_cast(ir::Node& node) {
     const std::string_view name = node.string_or("to", "");
     static const std::unordered_map<std::string_view, uint32_t> names = {
-        {"FLOAT", 1}, {"UINT8", 2}, {"INT8", 3}, {"UINT16", 4}, {"INT16", 5}, {"INT32", 6}, {"INT64", 7}, {"STRING", 8},
-        {"BOOL", 9}, {"FLOAT16", 10}, {"DOUBLE", 11}, {"UINT32", 12}, {"UINT64", 13}};
+        {"FLOAT", 1},   {"UINT8", 2},   {"INT8", 3},   {"UINT16", 4}, {"INT16", 5},
+        {"INT32", 6},   {"INT64", 7},   {"STRING", 8}, {"BOOL", 9},   {"FLOAT16", 10},
+        {"DOUBLE", 11}, {"UINT32", 12}, {"UINT64", 13}};
     const auto at = names.find(name);
     if (at == names.end()) return false;
     node.set_int("to", at->second);
@@ -327,7 +426,8 @@ class Lifter {
       scales = constant(ir::make_floats(BELAY_DT_FLOAT32, values, {int64_t(values.size())}));
       node.erase("scales");
     } else if (node.find("height_scale") && node.find("width_scale")) {
-      const std::vector<double> values{1, 1, double(node.float_or("height_scale", 1)), double(node.float_or("width_scale", 1))};
+      const std::vector<double> values{1, 1, double(node.float_or("height_scale", 1)),
+                                       double(node.float_or("width_scale", 1))};
       scales = constant(ir::make_floats(BELAY_DT_FLOAT32, values, {4}));
       node.erase("height_scale");
       node.erase("width_scale");

@@ -24,7 +24,8 @@ bool in_bounds(const belay_claim& claim, const Collected& all) {
   for (uint64_t i = 0; i < claim.output_count; ++i)
     if (claim.outputs[i] != BELAY_NONE && claim.outputs[i] >= all.values) return false;
   for (uint64_t i = 0; i < claim.in_place_count; ++i)
-    if (claim.in_place[i].input >= claim.input_count || claim.in_place[i].output >= claim.output_count) return false;
+    if (claim.in_place[i].input >= claim.input_count || claim.in_place[i].output >= claim.output_count)
+      return false;
   return claim.node_count > 0;
 }
 
@@ -57,7 +58,8 @@ void on_refuse(void* user, uint32_t node, belay_str reason) noexcept {
 
 // Who makes and reads each image value.
 struct Links {
-  explicit Links(const belay::graph::View& view) : maker(view.values().size(), BELAY_NONE), readers(view.values().size()) {
+  explicit Links(const belay::graph::View& view)
+      : maker(view.values().size(), BELAY_NONE), readers(view.values().size()) {
     for (uint32_t n = 0; n < view.nodes().size(); ++n) {
       for (const uint32_t value : view.node(n).outputs())
         if (value != BELAY_NONE) maker[value] = n;
@@ -69,8 +71,10 @@ struct Links {
   std::vector<std::vector<uint32_t>> readers;
 };
 
-// True when what the claim's nodes make and others need is among its outputs, and what they read among its inputs.
-bool closed(const Claim& claim, const belay::graph::View& view, const Links& links, const std::vector<bool>& needed) {
+// True when what the claim's nodes make and others need is among its outputs, and what they read among its
+// inputs.
+bool closed(const Claim& claim, const belay::graph::View& view, const Links& links,
+            const std::vector<bool>& needed) {
   const std::set<uint32_t> nodes(claim.nodes.begin(), claim.nodes.end());
   const std::set<uint32_t> outputs(claim.outputs.begin(), claim.outputs.end());
   const std::set<uint32_t> inputs(claim.inputs.begin(), claim.inputs.end());
@@ -93,9 +97,11 @@ bool closed(const Claim& claim, const belay::graph::View& view, const Links& lin
   return true;
 }
 
-// Orders the units so that each runs after what it reads, keeping close to the order of the image; empty on a cycle.
-std::vector<uint32_t> order_units(const std::vector<const Claim*>& units, const std::vector<uint32_t>& unit_of,
-                                  const Links& links, const belay::graph::View& view, std::vector<uint32_t>& stuck) {
+// Orders the units so that each runs after what it reads, keeping close to the order of the image; empty on a
+// cycle.
+std::vector<uint32_t> order_units(const std::vector<const Claim*>& units,
+                                  const std::vector<uint32_t>& unit_of, const Links& links,
+                                  const belay::graph::View& view, std::vector<uint32_t>& stuck) {
   std::vector<std::set<uint32_t>> after(units.size());
   std::vector<uint32_t> waits(units.size(), 0), first(units.size(), BELAY_NONE);
   for (uint32_t u = 0; u < units.size(); ++u)
@@ -144,7 +150,8 @@ Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<
   std::vector<size_t> rank_of;  // of each claim: its provider's place
   for (const Provider& provider : providers) {
     all.provider = &provider;
-    BELAY_TRY(hal.check(provider.vt()->claim(provider.object, &req, &sink)).while_doing("asking '" + provider.key + "' for claims"));
+    BELAY_TRY(hal.check(provider.vt()->claim(provider.object, &req, &sink))
+                  .while_doing("asking '" + provider.key + "' for claims"));
     rank_of.resize(all.claims.size(), size_t(&provider - providers.data()));
     if (!all.broken.empty()) {
       const std::string text = "'" + provider.key + "': " + all.broken;
@@ -162,11 +169,13 @@ Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<
     if (closed(all.claims[i], view, links, needed)) by_score.push_back(i);
   std::stable_sort(by_score.begin(), by_score.end(), [&](uint32_t a, uint32_t b) {
     const Claim &x = all.claims[a], &y = all.claims[b];
-    if (rank_of[a] != rank_of[b]) return rank_of[a] < rank_of[b];  // the better provider, then the better kernel
+    if (rank_of[a] != rank_of[b])
+      return rank_of[a] < rank_of[b];  // the better provider, then the better kernel
     return x.score != y.score ? x.score > y.score : x.nodes.size() > y.nodes.size();
   });
 
-  // Two claims can each be fine and wait for each other: then the weaker of them goes and the choice is made again.
+  // Two claims can each be fine and wait for each other: then the weaker of them goes and the choice is made
+  // again.
   std::set<uint32_t> banned;
   for (;;) {
     std::vector<uint32_t> unit_of(all.nodes, BELAY_NONE), chosen;
@@ -184,7 +193,8 @@ Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<
     if (!stuck.empty()) {
       uint32_t worst = BELAY_NONE;
       for (const uint32_t u : stuck)
-        if (units[u]->nodes.size() > 1 && (worst == BELAY_NONE || units[u]->score < units[worst]->score)) worst = u;
+        if (units[u]->nodes.size() > 1 && (worst == BELAY_NONE || units[u]->score < units[worst]->score))
+          worst = u;
       if (worst == BELAY_NONE) return Status(Code::kInternal, "The nodes of the graph wait for each other.");
       banned.insert(chosen[worst]);
       continue;
@@ -197,8 +207,8 @@ Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<
   }
 }
 
-Result<PreparedPtr> prepare(const Hal& hal, const Image& image, const Claim& claim, const belay_device_info& device,
-                            uint32_t threads, uint64_t precision) {
+Result<PreparedPtr> prepare(const Hal& hal, const Image& image, const Claim& claim,
+                            const belay_device_info& device, uint32_t threads, uint64_t precision) {
   belay_claim raw{};
   raw.hdr.struct_size = sizeof raw;
   raw.nodes = claim.nodes.data();
@@ -226,10 +236,12 @@ Result<PreparedPtr> prepare(const Hal& hal, const Image& image, const Claim& cla
   out.kernel.hdr.struct_size = sizeof out.kernel;
   const auto* vt = claim.provider.vt();
   Status status = hal.check(vt->prepare(claim.provider.object, &req, &out));
-  if (!status.ok()) return std::move(status).while_doing("preparing " + image.nodes[claim.nodes.back()]->label());
+  if (!status.ok())
+    return std::move(status).while_doing("preparing " + image.nodes[claim.nodes.back()]->label());
   if (!out.kernel.fn) {
     vt->release(claim.provider.object, out.handle);
-    return Status(Code::kInternal, "'" + claim.provider.key + "' prepared " + image.nodes[claim.nodes.back()]->label() + " without a function.");
+    return Status(Code::kInternal, "'" + claim.provider.key + "' prepared " +
+                                       image.nodes[claim.nodes.back()]->label() + " without a function.");
   }
   return PreparedPtr(std::make_shared<const Prepared>(claim.provider, out));
 }
@@ -238,7 +250,8 @@ std::string describe_node(const ir::Env& env, const ir::Node& node) {
   std::string text = node.label() + ", version " + std::to_string(node.version) + " of domain '" +
                      (node.domain.empty() ? "ai.onnx" : node.domain) + "', on (";
   for (size_t i = 0; i < node.inputs.size(); ++i)
-    text += (i ? ", " : "") + (node.inputs[i] == BELAY_NONE ? std::string("none") : ir::to_string(env.type(node.inputs[i])));
+    text += (i ? ", " : "") +
+            (node.inputs[i] == BELAY_NONE ? std::string("none") : ir::to_string(env.type(node.inputs[i])));
   return text + ")";
 }
 

@@ -15,17 +15,18 @@ struct Claim {
 };
 
 struct Choice {
-  std::vector<Claim> claims;                               // in an order that they can run in
-  std::vector<std::pair<uint32_t, std::string>> refused;   // image nodes that nobody claims, with the reasons given
+  std::vector<Claim> claims;  // in an order that they can run in
+  std::vector<std::pair<uint32_t, std::string>>
+      refused;  // image nodes that nobody claims, with the reasons given
 };
 
-// Asks the providers for claims and chooses: higher scores first; a claim of several nodes only where nothing else reads
-// what passes between them and no path leaves it and comes back.
+// Asks the providers for claims and chooses: higher scores first; a claim of several nodes only where nothing
+// else reads what passes between them and no path leaves it and comes back.
 Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<ir::ValueId>& needed,
                              std::span<const Provider> providers, const belay_device_info& device);
 
-Result<PreparedPtr> prepare(const Hal& hal, const Image& image, const Claim& claim, const belay_device_info& device,
-                            uint32_t threads, uint64_t precision);
+Result<PreparedPtr> prepare(const Hal& hal, const Image& image, const Claim& claim,
+                            const belay_device_info& device, uint32_t threads, uint64_t precision);
 
 // "node 'x' (Conv), version 11 of domain 'ai.onnx', on (float32[1,3,8,8], ...)": for refusals.
 std::string describe_node(const ir::Env& env, const ir::Node& node);

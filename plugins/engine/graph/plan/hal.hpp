@@ -15,8 +15,8 @@ struct Hal {
   Status check(belay_status raw) const { return from_c(*host, raw); }
 };
 
-// Owns one object of the HAL and destroys it with `slot`; movable. (The slot's type depends on who compiles it: for
-// authors of plugins it is noexcept.)
+// Owns one object of the HAL and destroys it with `slot`; movable. (The slot's type depends on who compiles
+// it: for authors of plugins it is noexcept.)
 template <auto slot>
 class Owned {
  public:

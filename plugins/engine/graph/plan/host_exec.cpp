@@ -43,7 +43,8 @@ const uint32_t kNeverCancelled = 0;
 
 }  // namespace
 
-Status run_on_host(const Hal& hal, const belay_kernel& kernel, std::span<const uint64_t> args, const OutputFn& out) {
+Status run_on_host(const Hal& hal, const belay_kernel& kernel, std::span<const uint64_t> args,
+                   const OutputFn& out) {
   HostRun run;
   run.exec.hdr.struct_size = sizeof run.exec;
   run.exec.user = &run;
@@ -70,28 +71,33 @@ Result<HostKernel> prepare_on_host(const Hal& hal, const ir::Env& env, const ir:
   if (choice.claims.size() != 1) {
     std::string why = providers.empty() ? "there is no provider of kernels for the host" : "";
     if (!choice.refused.empty()) why = choice.refused[0].second;
-    return Status(Code::kUnimplemented, "No kernel runs " + describe_node(env, node) + (why.empty() ? "." : ": " + why + "."));
+    return Status(Code::kUnimplemented,
+                  "No kernel runs " + describe_node(env, node) + (why.empty() ? "." : ": " + why + "."));
   }
   const Claim& claim = choice.claims[0];
   for (size_t i = 0; i < claim.inputs.size() && i < 64; ++i)
     if ((claim.host_inputs >> i & 1) && claim.inputs[i] != BELAY_NONE && !image.constants[claim.inputs[i]] &&
         env.types[image.values[claim.inputs[i]]].concrete() && wanted)
       wanted->push_back(image.values[claim.inputs[i]]);
-  if (wanted && !wanted->empty()) return Status(Code::kNotFound, "Inputs of " + node.label() + " must be known first.");
+  if (wanted && !wanted->empty())
+    return Status(Code::kNotFound, "Inputs of " + node.label() + " must be known first.");
   HostKernel out;
   BELAY_ASSIGN(out.kernel, prepare(hal, image, claim, device, 1, precision));
   for (size_t i = 0; i < claim.inputs.size(); ++i) {
     const bool unused = i < 64 && ((*out.kernel)->unused_inputs >> i & 1);
-    out.inputs.push_back(claim.inputs[i] == BELAY_NONE || unused ? BELAY_NONE : image.values[claim.inputs[i]]);
+    out.inputs.push_back(claim.inputs[i] == BELAY_NONE || unused ? BELAY_NONE
+                                                                 : image.values[claim.inputs[i]]);
   }
-  for (const uint32_t value : claim.outputs) out.outputs.push_back(value == BELAY_NONE ? BELAY_NONE : image.values[value]);
+  for (const uint32_t value : claim.outputs)
+    out.outputs.push_back(value == BELAY_NONE ? BELAY_NONE : image.values[value]);
   return out;
 }
 
-std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, const ir::Env& env, const ir::Node& node,
+std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, const ir::Env& env,
+                                                             const ir::Node& node,
                                                              std::span<const Provider> providers,
-                                                             const belay_device_info& device, ConstantPool& pool,
-                                                             uint64_t limit) {
+                                                             const belay_device_info& device,
+                                                             ConstantPool& pool, uint64_t limit) {
   uint64_t in_bytes = 0, out_bytes = 0;
   for (const ir::ValueId input : node.inputs) {
     if (input == BELAY_NONE) continue;
@@ -109,19 +115,24 @@ std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, con
     if (!type.concrete() || type.dtype == BELAY_DT_STRING) return std::nullopt;
     const auto count = element_count(type.dims);
     const auto bytes = count ? dtype_bytes(type.dtype, *count) : std::nullopt;
-    if (!bytes || __builtin_add_overflow(out_bytes, *bytes, &out_bytes) || out_bytes > in_bytes + limit) return std::nullopt;
+    if (!bytes || __builtin_add_overflow(out_bytes, *bytes, &out_bytes) || out_bytes > in_bytes + limit)
+      return std::nullopt;
     made.push_back(ir::make_constant(type.dtype, type.dims));
     if (!made.back()) return std::nullopt;
   }
   std::vector<ir::ValueId> wanted;
-  const Result<HostKernel> kernel = prepare_on_host(hal, env, node, providers, device, pool, BELAY_PRECISION_FLOAT32, &wanted);
+  const Result<HostKernel> kernel =
+      prepare_on_host(hal, env, node, providers, device, pool, BELAY_PRECISION_FLOAT32, &wanted);
   if (!kernel.ok() || kernel->writes_shape()) return std::nullopt;
   std::vector<uint64_t> args;
   for (const ir::ValueId value : kernel->inputs)
-    args.push_back(value == BELAY_NONE ? 0 : reinterpret_cast<uint64_t>(pool.readable(*env.constants[value])));
+    args.push_back(value == BELAY_NONE ? 0
+                                       : reinterpret_cast<uint64_t>(pool.readable(*env.constants[value])));
   for (const ir::ValueId value : kernel->outputs) {
-    const size_t at = size_t(std::find(node.outputs.begin(), node.outputs.end(), value) - node.outputs.begin());
-    args.push_back(value == BELAY_NONE || at == node.outputs.size() ? 0 : reinterpret_cast<uint64_t>(made[at]->data));
+    const size_t at =
+        size_t(std::find(node.outputs.begin(), node.outputs.end(), value) - node.outputs.begin());
+    args.push_back(
+        value == BELAY_NONE || at == node.outputs.size() ? 0 : reinterpret_cast<uint64_t>(made[at]->data));
   }
   std::unique_ptr<void, decltype(&std::free)> workspace(nullptr, &std::free);
   if (const uint64_t bytes = (*kernel->kernel)->workspace_bytes) {

@@ -1,5 +1,5 @@
-// plan/host_exec.hpp: runs a kernel on the calling thread, outside any stream: for constants folded at load, for nodes
-// whose output shape depends on data, and for nodes that the device has no kernel for.
+// plan/host_exec.hpp: runs a kernel on the calling thread, outside any stream: for constants folded at load,
+// for nodes whose output shape depends on data, and for nodes that the device has no kernel for.
 #pragma once
 
 #include "ir/env.hpp"
@@ -13,7 +13,8 @@ namespace belay::plan {
 using OutputFn = std::function<void*(uint64_t index, std::span<const int64_t> dims)>;
 
 // Runs `kernel`; a failure carries the kernel's sentence.
-Status run_on_host(const Hal& hal, const belay_kernel& kernel, std::span<const uint64_t> args, const OutputFn& output);
+Status run_on_host(const Hal& hal, const belay_kernel& kernel, std::span<const uint64_t> args,
+                   const OutputFn& output);
 
 // A kernel for one node on the host.
 struct HostKernel {
@@ -22,17 +23,18 @@ struct HostKernel {
   bool writes_shape() const { return (*kernel)->kernel.hdr.flags & BELAY_KERNEL_WRITES_SHAPE; }
 };
 
-// Prepares `node` with what `env` knows. UNIMPLEMENTED where no provider claims it, with their reasons; NOT_FOUND where
-// one does but must know inputs that `env` does not: `wanted` receives them.
+// Prepares `node` with what `env` knows. UNIMPLEMENTED where no provider claims it, with their reasons;
+// NOT_FOUND where one does but must know inputs that `env` does not: `wanted` receives them.
 Result<HostKernel> prepare_on_host(const Hal& hal, const ir::Env& env, const ir::Node& node,
                                    std::span<const Provider> providers, const belay_device_info& device,
                                    ConstantPool& pool, uint64_t precision, std::vector<ir::ValueId>* wanted);
 
-// The outputs of a node whose inputs are constants of `env`; nothing where it cannot be run or would be larger than
-// its inputs by more than `limit` bytes. Output types were inferred.
-std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, const ir::Env& env, const ir::Node& node,
+// The outputs of a node whose inputs are constants of `env`; nothing where it cannot be run or would be
+// larger than its inputs by more than `limit` bytes. Output types were inferred.
+std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, const ir::Env& env,
+                                                             const ir::Node& node,
                                                              std::span<const Provider> providers,
-                                                             const belay_device_info& device, ConstantPool& pool,
-                                                             uint64_t limit);
+                                                             const belay_device_info& device,
+                                                             ConstantPool& pool, uint64_t limit);
 
 }  // namespace belay::plan

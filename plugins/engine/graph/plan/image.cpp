@@ -20,10 +20,14 @@ class Freezer {
     for (const ir::Node* node : nodes) {
       inputs.clear();
       outputs.clear();
-      for (const ir::ValueId value : node->inputs) inputs.push_back(value == BELAY_NONE ? BELAY_NONE : add(value, made));
-      for (const ir::ValueId value : node->outputs) outputs.push_back(value == BELAY_NONE ? BELAY_NONE : add(value, made));
-      const uint32_t index = builder_.add_node(0, node->domain, node->op, node->version, node->name, inputs, outputs);
-      for (const ir::Attribute& attribute : node->attributes) BELAY_TRY(add_attribute(index, *node, attribute));
+      for (const ir::ValueId value : node->inputs)
+        inputs.push_back(value == BELAY_NONE ? BELAY_NONE : add(value, made));
+      for (const ir::ValueId value : node->outputs)
+        outputs.push_back(value == BELAY_NONE ? BELAY_NONE : add(value, made));
+      const uint32_t index =
+          builder_.add_node(0, node->domain, node->op, node->version, node->name, inputs, outputs);
+      for (const ir::Attribute& attribute : node->attributes)
+        BELAY_TRY(add_attribute(index, *node, attribute));
     }
     for (const ir::ValueId value : needed)
       if (const auto at = image_.index_of.find(value); at != image_.index_of.end() && made.contains(value))
@@ -73,14 +77,17 @@ class Freezer {
         if (dim < 0) dim = -1;
       return builder_.tensor_type(type.dtype, dims);
     }
-    if ((type.kind != BELAY_TYPE_SEQUENCE && type.kind != BELAY_TYPE_OPTIONAL) || !type.element) return BELAY_NONE;
+    if ((type.kind != BELAY_TYPE_SEQUENCE && type.kind != BELAY_TYPE_OPTIONAL) || !type.element)
+      return BELAY_NONE;
     const uint32_t element = add_type(*type.element);
     if (element == BELAY_NONE) return BELAY_NONE;
-    return type.kind == BELAY_TYPE_SEQUENCE ? builder_.sequence_type(element) : builder_.optional_type(element);
+    return type.kind == BELAY_TYPE_SEQUENCE ? builder_.sequence_type(element)
+                                            : builder_.optional_type(element);
   }
 
   uint32_t add_tensor(const ir::Constant& tensor) {
-    if (tensor.dtype != BELAY_DT_STRING) return builder_.add_constant("", tensor.dtype, tensor.dims, {tensor.data, tensor.bytes});
+    if (tensor.dtype != BELAY_DT_STRING)
+      return builder_.add_constant("", tensor.dtype, tensor.dims, {tensor.data, tensor.bytes});
     std::vector<std::string_view> elements;
     const auto* text = reinterpret_cast<const char*>(tensor.data) + (tensor.count() + 1) * 8;
     const auto offset = [&](uint64_t i) {
@@ -88,20 +95,35 @@ class Freezer {
       std::memcpy(&value, tensor.data + i * 8, 8);
       return value;
     };
-    for (uint64_t i = 0; i < tensor.count(); ++i) elements.emplace_back(text + offset(i), offset(i + 1) - offset(i));
+    for (uint64_t i = 0; i < tensor.count(); ++i)
+      elements.emplace_back(text + offset(i), offset(i + 1) - offset(i));
     return builder_.add_string_constant("", tensor.dims, elements);
   }
 
   Status add_attribute(uint32_t node, const ir::Node& of, const ir::Attribute& at) {
     std::vector<std::string_view> strings(at.strings.begin(), at.strings.end());
     switch (at.kind) {
-      case BELAY_ATTR_INT: builder_.set_int(node, at.name, at.ints[0]); break;
-      case BELAY_ATTR_INTS: builder_.set_ints(node, at.name, at.ints); break;
-      case BELAY_ATTR_FLOAT: builder_.set_float(node, at.name, at.floats[0]); break;
-      case BELAY_ATTR_FLOATS: builder_.set_floats(node, at.name, at.floats); break;
-      case BELAY_ATTR_STRING: builder_.set_string(node, at.name, at.strings[0]); break;
-      case BELAY_ATTR_STRINGS: builder_.set_strings(node, at.name, strings); break;
-      case BELAY_ATTR_TENSOR: builder_.set_tensor(node, at.name, add_tensor(*at.tensors[0])); break;
+      case BELAY_ATTR_INT:
+        builder_.set_int(node, at.name, at.ints[0]);
+        break;
+      case BELAY_ATTR_INTS:
+        builder_.set_ints(node, at.name, at.ints);
+        break;
+      case BELAY_ATTR_FLOAT:
+        builder_.set_float(node, at.name, at.floats[0]);
+        break;
+      case BELAY_ATTR_FLOATS:
+        builder_.set_floats(node, at.name, at.floats);
+        break;
+      case BELAY_ATTR_STRING:
+        builder_.set_string(node, at.name, at.strings[0]);
+        break;
+      case BELAY_ATTR_STRINGS:
+        builder_.set_strings(node, at.name, strings);
+        break;
+      case BELAY_ATTR_TENSOR:
+        builder_.set_tensor(node, at.name, add_tensor(*at.tensors[0]));
+        break;
       case BELAY_ATTR_TENSORS: {
         std::vector<uint32_t> tensors;
         for (const ir::ConstantPtr& tensor : at.tensors) tensors.push_back(add_tensor(*tensor));
@@ -109,10 +131,12 @@ class Freezer {
         break;
       }
       case BELAY_ATTR_TYPE:
-        if (const uint32_t type = add_type(at.type); type != BELAY_NONE) builder_.set_type(node, at.name, type);
+        if (const uint32_t type = add_type(at.type); type != BELAY_NONE)
+          builder_.set_type(node, at.name, type);
         break;
       default:
-        return {Code::kUnimplemented, "The subgraph '" + at.name + "' of " + of.label() + " cannot be given to a kernel."};
+        return {Code::kUnimplemented,
+                "The subgraph '" + at.name + "' of " + of.label() + " cannot be given to a kernel."};
     }
     return {};
   }
@@ -127,8 +151,8 @@ class Freezer {
 
 }  // namespace
 
-Result<Image> make_image(const ir::Env& env, std::span<const ir::Node* const> nodes, const std::set<ir::ValueId>& needed,
-                         ConstantPool& pool) {
+Result<Image> make_image(const ir::Env& env, std::span<const ir::Node* const> nodes,
+                         const std::set<ir::ValueId>& needed, ConstantPool& pool) {
   return Freezer(env, pool).run(nodes, needed);
 }
 

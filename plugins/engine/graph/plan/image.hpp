@@ -11,18 +11,18 @@ namespace belay::plan {
 
 struct Image {
   std::string bytes;
-  std::vector<ir::ValueId> values;            // of each image value
+  std::vector<ir::ValueId> values;  // of each image value
   std::unordered_map<ir::ValueId, uint32_t> index_of;
-  std::vector<const ir::Node*> nodes;         // of each image node
-  std::vector<const void*> constants;         // of each image value, null: not constant
+  std::vector<const ir::Node*> nodes;  // of each image node
+  std::vector<const void*> constants;  // of each image value, null: not constant
   std::vector<uint64_t> keys;
 
   belay_span span() const { return {bytes.data(), bytes.size()}; }
 };
 
-// `nodes` are in topological order; values in `needed` are outputs of the image's graph, and what no node makes are
-// inputs. Values are resolved through the environment's aliases.
-Result<Image> make_image(const ir::Env& env, std::span<const ir::Node* const> nodes, const std::set<ir::ValueId>& needed,
-                         ConstantPool& pool);
+// `nodes` are in topological order; values in `needed` are outputs of the image's graph, and what no node
+// makes are inputs. Values are resolved through the environment's aliases.
+Result<Image> make_image(const ir::Env& env, std::span<const ir::Node* const> nodes,
+                         const std::set<ir::ValueId>& needed, ConstantPool& pool);
 
 }  // namespace belay::plan

@@ -2,7 +2,8 @@
 
 namespace belay::plan {
 
-Result<ArenaPlan> place_buffers(const Hal& hal, const std::vector<ArenaBuffer>& buffers, const std::vector<belay_pair>& in_place) {
+Result<ArenaPlan> place_buffers(const Hal& hal, const std::vector<ArenaBuffer>& buffers,
+                                const std::vector<belay_pair>& in_place) {
   ArenaPlan out;
   if (buffers.empty()) return out;
   std::vector<uint64_t> bytes, first{0};

@@ -19,6 +19,7 @@ struct ArenaPlan {
 };
 
 // Asks the memory policy. `in_place`: pairs (input, output) of indices of buffers.
-Result<ArenaPlan> place_buffers(const Hal& hal, const std::vector<ArenaBuffer>& buffers, const std::vector<belay_pair>& in_place);
+Result<ArenaPlan> place_buffers(const Hal& hal, const std::vector<ArenaBuffer>& buffers,
+                                const std::vector<belay_pair>& in_place);
 
 }  // namespace belay::plan

@@ -10,13 +10,13 @@
 namespace belay::plan {
 
 struct Options {
-  uint64_t threads = 0;           // 0: the device's
+  uint64_t threads = 0;  // 0: the device's
   uint64_t precision = BELAY_PRECISION_FLOAT32;
   uint64_t plan_cache = 16;       // plans kept for each graph and each point where shapes depend on data
   uint64_t plan_cache_bytes = 0;  // of kernels' packed constants and plans' own memory; 0: not bounded
   uint64_t max_contexts = 16;
-  bool wait_for_context = true;   // false: RESOURCE_EXHAUSTED where all are taken
-  bool fallback = true;           // nodes that no provider of the device claims go to the host
+  bool wait_for_context = true;  // false: RESOURCE_EXHAUSTED where all are taken
+  bool fallback = true;          // nodes that no provider of the device claims go to the host
   bool copy_weights = false;
   uint64_t fold_limit = 1 << 20;  // bytes that a folded constant may grow beyond its inputs
   uint64_t memory_limit = 0;      // bytes of one plan's arena; 0: the device's memory

@@ -14,7 +14,13 @@ class ProgramMaker {
  public:
   ProgramMaker(const ir::Model& model, const Target& target, ConstantPool& pool, const Image& image,
                const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed, Stage& stage)
-      : model_(model), target_(target), pool_(pool), image_(image), before_(before), needed_(needed), stage_(stage) {}
+      : model_(model),
+        target_(target),
+        pool_(pool),
+        image_(image),
+        before_(before),
+        needed_(needed),
+        stage_(stage) {}
 
   Status run(const Choice& choice, const std::function<bool(const ir::Node&)>& is_view) {
     std::set<uint32_t> fused;  // nodes inside claims of several
@@ -49,8 +55,10 @@ class ProgramMaker {
 
   Status prepare_kernels() {
     for (const Claim* claim : claims_) {
-      BELAY_ASSIGN(PreparedPtr kernel, prepare(target_.hal, image_, *claim, target_.info, target_.threads(), target_.options.precision));
-      if ((*kernel)->kernel.hdr.flags & BELAY_KERNEL_WRITES_SHAPE) {  // no program can give it memory while it runs
+      BELAY_ASSIGN(PreparedPtr kernel, prepare(target_.hal, image_, *claim, target_.info, target_.threads(),
+                                               target_.options.precision));
+      if ((*kernel)->kernel.hdr.flags &
+          BELAY_KERNEL_WRITES_SHAPE) {  // no program can give it memory while it runs
         for (const uint32_t node : claim->nodes) stage_.unfit.push_back(image_.nodes[node]->id);
         continue;
       }
@@ -120,7 +128,8 @@ class ProgramMaker {
       }
       for (const uint32_t value : claim.inputs) {
         if (value == BELAY_NONE) continue;
-        if (const auto at = arena_of_.find(root(image_.values[value])); at != arena_of_.end()) buffers_[at->second].end = step + 1;
+        if (const auto at = arena_of_.find(root(image_.values[value])); at != arena_of_.end())
+          buffers_[at->second].end = step + 1;
       }
       if ((*stage_.kernels[step])->workspace_bytes) {
         workspace_of_[step] = uint32_t(buffers_.size());
@@ -129,9 +138,12 @@ class ProgramMaker {
     }
     for (uint64_t step = 0; step < claims_.size(); ++step) add_in_place(step, in_place);
     BELAY_ASSIGN(places_, place_buffers(target_.hal, buffers_, in_place));
-    const uint64_t limit = target_.options.memory_limit ? target_.options.memory_limit : target_.info.memory_bytes;
+    const uint64_t limit =
+        target_.options.memory_limit ? target_.options.memory_limit : target_.info.memory_bytes;
     if (limit && places_.bytes > limit)
-      return {Code::kResourceExhausted, "The plan needs " + std::to_string(places_.bytes) + " bytes for intermediate tensors, the limit is " + std::to_string(limit) + "."};
+      return {Code::kResourceExhausted, "The plan needs " + std::to_string(places_.bytes) +
+                                            " bytes for intermediate tensors, the limit is " +
+                                            std::to_string(limit) + "."};
     stage_.arena_bytes = places_.bytes;
     stage_.live_bytes = places_.live_bytes;
     return {};
@@ -146,7 +158,9 @@ class ProgramMaker {
       const auto a = arena_of_.find(from), b = arena_of_.find(to);
       if (a == arena_of_.end() || b == arena_of_.end() || buffers_[a->second].end != step + 1) continue;
       // A value that the kernel reads by two arguments may be wanted by the other after it was overwritten.
-      const auto same = [&](uint32_t value) { return value != BELAY_NONE && root(image_.values[value]) == from; };
+      const auto same = [&](uint32_t value) {
+        return value != BELAY_NONE && root(image_.values[value]) == from;
+      };
       if (std::count_if(claim.inputs.begin(), claim.inputs.end(), same) > 1) continue;
       out.push_back({a->second, b->second});
     }
@@ -160,9 +174,12 @@ class ProgramMaker {
     for (size_t k = 0; k < claims_.size(); ++k)
       for (size_t i = 0; i < claims_[k]->inputs.size(); ++i) {
         const uint32_t value = claims_[k]->inputs[i];
-        if (value == BELAY_NONE || !image_.constants[value] || (i < 64 && ((*stage_.kernels[k])->unused_inputs >> i & 1))) continue;
+        if (value == BELAY_NONE || !image_.constants[value] ||
+            (i < 64 && ((*stage_.kernels[k])->unused_inputs >> i & 1)))
+          continue;
         const ir::ValueId id = image_.values[value];
-        if (constant_at.try_emplace(id, constants.size()).second) constants.push_back(stage_.env.constants[id]);
+        if (constant_at.try_emplace(id, constants.size()).second)
+          constants.push_back(stage_.env.constants[id]);
       }
     BELAY_ASSIGN(const std::vector<ConstantPlace> places, pool_.place(constants));
     std::map<std::pair<const void*, const void*>, uint32_t> constant_bindings;
@@ -189,7 +206,8 @@ class ProgramMaker {
         const ir::ValueId id = image_.values[value], group = root(id);
         if (image_.constants[value]) {
           const ConstantPlace& place = places[constant_at[id]];
-          const auto [at, fresh] = constant_bindings.try_emplace({place.host, place.buffer}, uint32_t(stage_.bindings.size()));
+          const auto [at, fresh] =
+              constant_bindings.try_emplace({place.host, place.buffer}, uint32_t(stage_.bindings.size()));
           if (fresh) {
             Binding& binding = stage_.bindings.emplace_back();
             binding.kind = Binding::kConstant;
@@ -234,7 +252,8 @@ class ProgramMaker {
     req.node_count = pointers.size();
     req.binding_count = stage_.bindings.size();
     belay_obj* program = nullptr;
-    BELAY_TRY(target_.hal.check(target_.hal.vt->program_create(target_.hal.host, target_.device, &req, &program)));
+    BELAY_TRY(
+        target_.hal.check(target_.hal.vt->program_create(target_.hal.host, target_.device, &req, &program)));
     stage_.program = {target_.hal, program};
     return {};
   }
@@ -258,8 +277,9 @@ class ProgramMaker {
 }  // namespace
 
 Status make_program(const ir::Model& model, const Target& target, ConstantPool& pool, const Image& image,
-                    const Choice& choice, const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed,
-                    const std::function<bool(const ir::Node&)>& is_view, Stage& stage) {
+                    const Choice& choice, const std::set<ir::ValueId>& before,
+                    const std::set<ir::ValueId>& needed, const std::function<bool(const ir::Node&)>& is_view,
+                    Stage& stage) {
   return ProgramMaker(model, target, pool, image, before, needed, stage).run(choice, is_view);
 }
 

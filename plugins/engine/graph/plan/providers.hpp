@@ -1,4 +1,5 @@
-// plan/providers.hpp: the kernel providers of a runtime, ordered for one device, and kernels that they prepared.
+// plan/providers.hpp: the kernel providers of a runtime, ordered for one device, and kernels that they
+// prepared.
 #pragma once
 
 #include "plan/options.hpp"
@@ -15,7 +16,9 @@ namespace belay::plan {
 struct Provider {
   std::string key;  // "belay.kernel-provider/1:cpu"
   belay_obj* object = nullptr;
-  const belay_kernel_provider_vt* vt() const { return static_cast<const belay_kernel_provider_vt*>(object->table); }
+  const belay_kernel_provider_vt* vt() const {
+    return static_cast<const belay_kernel_provider_vt*>(object->table);
+  }
 };
 
 // A prepared kernel; released with its last user.

@@ -10,10 +10,21 @@
 namespace belay::plan {
 
 bool is_engine_op(const ir::Node& node) {
-  static const std::set<std::string_view> ops = {
-      "If", "Loop", "Scan", "SequenceMap", "SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceErase",
-      "SequenceAt", "SequenceLength", "SplitToSequence", "ConcatFromSequence", "Optional", "OptionalGetElement",
-      "OptionalHasElement"};
+  static const std::set<std::string_view> ops = {"If",
+                                                 "Loop",
+                                                 "Scan",
+                                                 "SequenceMap",
+                                                 "SequenceConstruct",
+                                                 "SequenceEmpty",
+                                                 "SequenceInsert",
+                                                 "SequenceErase",
+                                                 "SequenceAt",
+                                                 "SequenceLength",
+                                                 "SplitToSequence",
+                                                 "ConcatFromSequence",
+                                                 "Optional",
+                                                 "OptionalGetElement",
+                                                 "OptionalHasElement"};
   return node.domain.empty() && ops.contains(node.op);
 }
 
@@ -44,7 +55,12 @@ class Sorter {
  public:
   Sorter(const ir::Model& model, const Target& target, ConstantPool& pool, const Seed& seed,
          const std::set<ir::NodeId>& on_host, const std::map<ir::NodeId, std::set<ir::ValueId>>& read_first)
-      : env(seed.env), available(seed.available), model_(model), target_(target), pool_(pool), on_host_(on_host),
+      : env(seed.env),
+        available(seed.available),
+        model_(model),
+        target_(target),
+        pool_(pool),
+        on_host_(on_host),
         read_first_(read_first) {}
 
   ir::Env env;
@@ -102,7 +118,8 @@ class Sorter {
     for (const ir::ValueId value : node.outputs) {
       if (value == BELAY_NONE) continue;
       if (!env.types[value].concrete()) concrete = false;
-      if (env.types[value].concrete() && env.types[value].dtype != BELAY_DT_STRING) BELAY_TRY(check_size(node, value));
+      if (env.types[value].concrete() && env.types[value].dtype != BELAY_DT_STRING)
+        BELAY_TRY(check_size(node, value));
     }
     if (!concrete) {
       const uint64_t bits = ir::shape_inputs(node);
@@ -129,7 +146,8 @@ class Sorter {
            std::any_of(node.outputs.begin(), node.outputs.end(), is_string);
   }
 
-  // A branch whose condition is known stands in place of its node; its outputs are other names of the branch's.
+  // A branch whose condition is known stands in place of its node; its outputs are other names of the
+  // branch's.
   Status take_if(const ir::Node& node) {
     if (node.inputs.empty() || !ready(node.inputs[0])) {
       rest.push_back(&node);
@@ -143,7 +161,8 @@ class Sorter {
     }
     const auto flag = ir::as_int64s(*condition);
     if (!flag || flag->size() != 1)
-      return {Code::kInvalidArgument, "The condition of " + node.label() + " is " + ir::to_string(condition->type()) + ", want one bool."};
+      return {Code::kInvalidArgument, "The condition of " + node.label() + " is " +
+                                          ir::to_string(condition->type()) + ", want one bool."};
     const ir::GraphId branch = node.graph_or_none((*flag)[0] ? "then_branch" : "else_branch");
     const ir::Graph& graph = model_.graphs[branch];
     for (const ir::NodeId id : graph.nodes) BELAY_TRY(take(model_.nodes[id]));
@@ -167,7 +186,8 @@ class Sorter {
     }
     auto made = ir::evaluate_small(env, node);
     if (!made && !dims_only)
-      made = evaluate_on_host(target_.hal, env, node, target_.host_providers, target_.host_info, pool_, target_.options.fold_limit);
+      made = evaluate_on_host(target_.hal, env, node, target_.host_providers, target_.host_info, pool_,
+                              target_.options.fold_limit);
     if (!made || made->size() < node.outputs.size()) return false;
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != BELAY_NONE) env.set_constant(node.outputs[i], (*made)[i]);
@@ -178,12 +198,16 @@ class Sorter {
     const ir::Type& type = env.types[value];
     const auto count = element_count(type.dims);
     const auto bytes = count ? dtype_bytes(type.dtype, *count) : std::nullopt;
-    const uint64_t limit = target_.options.memory_limit ? target_.options.memory_limit : target_.info.memory_bytes;
+    const uint64_t limit =
+        target_.options.memory_limit ? target_.options.memory_limit : target_.info.memory_bytes;
     if (!bytes || *bytes > uint64_t(INT64_MAX) / 4)
-      return {Code::kInvalidArgument, "The output " + model_.value_label(value) + " of " + node.label() + " would be " + ir::to_string(type) + ", which overflows."};
+      return {Code::kInvalidArgument, "The output " + model_.value_label(value) + " of " + node.label() +
+                                          " would be " + ir::to_string(type) + ", which overflows."};
     if (limit && *bytes > limit)
-      return {Code::kResourceExhausted, "The output " + model_.value_label(value) + " of " + node.label() + " would be " + ir::to_string(type) + ", " +
-                                            std::to_string(*bytes) + " bytes; the limit is " + std::to_string(limit) + "."};
+      return {Code::kResourceExhausted, "The output " + model_.value_label(value) + " of " + node.label() +
+                                            " would be " + ir::to_string(type) + ", " +
+                                            std::to_string(*bytes) + " bytes; the limit is " +
+                                            std::to_string(limit) + "."};
     return {};
   }
 
@@ -196,15 +220,16 @@ class Sorter {
 
   Status host_kernel(const ir::Node& node) {
     std::vector<ir::ValueId> wanted;
-    Result<HostKernel> kernel = prepare_on_host(target_.hal, env, node, target_.host_providers, target_.host_info, pool_,
-                                                target_.options.precision, &wanted);
+    Result<HostKernel> kernel = prepare_on_host(target_.hal, env, node, target_.host_providers,
+                                                target_.host_info, pool_, target_.options.precision, &wanted);
     if (!kernel.ok() && !wanted.empty()) {
       for (const ir::ValueId value : wanted) read(value);
       rest.push_back(&node);
       return {};
     }
     if (!kernel.ok()) return std::move(kernel).status();
-    for (const ir::ValueId value : kernel->inputs) {  // the step reads constants where they lie: keep an aligned copy
+    for (const ir::ValueId value :
+         kernel->inputs) {  // the step reads constants where they lie: keep an aligned copy
       if (value == BELAY_NONE || !env.constants[value]) continue;
       const ir::Constant& from = *env.constants[value];
       if (ir::is_aligned(from.data, from.dtype) || from.dtype == BELAY_DT_STRING) continue;
@@ -229,12 +254,15 @@ class Sorter {
   std::set<ir::ValueId> reads_;
 };
 
-// Shape arithmetic, and what only gives bytes another shape: it is gone when shapes are known, and needs no kernel.
+// Shape arithmetic, and what only gives bytes another shape: it is gone when shapes are known, and needs no
+// kernel.
 bool may_fold(const ir::Env& env, const ir::Node& node) {
-  static const std::set<std::string_view> reshaping = {"Shape", "Size", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"};
+  static const std::set<std::string_view> reshaping = {"Shape",     "Size",    "Reshape", "Squeeze",
+                                                       "Unsqueeze", "Flatten", "Identity"};
   if (node.domain.empty() && reshaping.contains(node.op)) return true;
   const ir::Type& type = env.type(node.output(0));
-  const bool whole = type.dtype == BELAY_DT_INT64 || type.dtype == BELAY_DT_INT32 || type.dtype == BELAY_DT_BOOL;
+  const bool whole =
+      type.dtype == BELAY_DT_INT64 || type.dtype == BELAY_DT_INT32 || type.dtype == BELAY_DT_BOOL;
   return whole && (!type.ranked || type.dims.size() <= 1);
 }
 
@@ -269,7 +297,8 @@ Status Planner::check() const {
         for (const ir::ValueId value : node->outputs)
           if (value != BELAY_NONE) needed.insert(value);
       BELAY_ASSIGN(const Image image, make_image(env, own, needed, pool_));
-      BELAY_ASSIGN(const Choice choice, choose_claims(target_.hal, image, needed, *providers, host ? target_.host_info : target_.info));
+      BELAY_ASSIGN(const Choice choice, choose_claims(target_.hal, image, needed, *providers,
+                                                      host ? target_.host_info : target_.info));
       own.clear();
       for (const auto& [node, reason] : choice.refused) {
         own.push_back(image.nodes[node]);
@@ -279,10 +308,12 @@ Status Planner::check() const {
     for (const ir::Node* node : own) {
       bool known = !may_fold(env, *node);
       for (const ir::ValueId value : node->inputs)
-        if (value != BELAY_NONE) known &= env.types[value].dtype != BELAY_DT_UNDEFINED && env.types[value].ranked;
+        if (value != BELAY_NONE)
+          known &= env.types[value].dtype != BELAY_DT_UNDEFINED && env.types[value].ranked;
       const std::string& why = reasons[node];
       if (known)
-        return {Code::kUnimplemented, "No kernel runs " + describe_node(env, *node) + (why.empty() ? "." : ": " + why + ".")};
+        return {Code::kUnimplemented,
+                "No kernel runs " + describe_node(env, *node) + (why.empty() ? "." : ": " + why + ".")};
     }
   }
   return {};
@@ -304,7 +335,8 @@ Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> o
     for (const ir::Node* node : sorter.rest)
       for (const ir::ValueId value : reads_of(model_, *node)) need(value);
     for (const HostStep& step : sorter.steps) {
-      if (step.kind == HostStep::kRead) need(step.value);
+      if (step.kind == HostStep::kRead)
+        need(step.value);
       else
         for (const ir::ValueId value : reads_of(model_, *step.node)) need(value);
     }
@@ -328,16 +360,19 @@ Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> o
       const bool other = target_.options.fallback && !target_.host_providers.empty() && !target_.host_visible;
       const bool same = target_.options.fallback && target_.host_visible;
       if (!other && !same)
-        return Status(Code::kUnimplemented, "No kernel of the device runs " + describe_node(sorter.env, *image.nodes[node]) +
+        return Status(Code::kUnimplemented, "No kernel of the device runs " +
+                                                describe_node(sorter.env, *image.nodes[node]) +
                                                 (why.empty() ? "." : ": " + why + "."));
       again |= on_host.insert(image.nodes[node]->id).second;
     }
     for (const Claim& claim : choice.claims)
       for (size_t i = 0; i < claim.inputs.size() && i < 64; ++i)
-        if ((claim.host_inputs >> i & 1) && claim.inputs[i] != BELAY_NONE && !image.constants[claim.inputs[i]]) {
+        if ((claim.host_inputs >> i & 1) && claim.inputs[i] != BELAY_NONE &&
+            !image.constants[claim.inputs[i]]) {
           // The first node of the claim that reads it waits; the others follow from what it makes.
           const ir::ValueId value = image.values[claim.inputs[i]];
-          for (const uint32_t node : claim.nodes) again |= read_first[image.nodes[node]->id].insert(value).second;
+          for (const uint32_t node : claim.nodes)
+            again |= read_first[image.nodes[node]->id].insert(value).second;
         }
     if (again) continue;
 
@@ -348,11 +383,12 @@ Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> o
     for (const HostStep& step : stage->steps) {
       if (step.kind != HostStep::kKernel) continue;
       const Prepared& kernel = *step.kernel.kernel;
-      stage->infos.push_back({step.node->name, step.node->op, "", to_string(kernel->implementation), to_string(kernel->reason),
-                              on_host.contains(step.node->id), 0});
+      stage->infos.push_back({step.node->name, step.node->op, "", to_string(kernel->implementation),
+                              to_string(kernel->reason), on_host.contains(step.node->id), 0});
     }
-    BELAY_TRY(make_program(model_, target_, pool_, image, choice, seed.available, needed,
-                           [&](const ir::Node& node) { return is_view(stage->env, node); }, *stage));
+    BELAY_TRY(make_program(
+        model_, target_, pool_, image, choice, seed.available, needed,
+        [&](const ir::Node& node) { return is_view(stage->env, node); }, *stage));
     if (!stage->unfit.empty()) {
       on_host.insert(stage->unfit.begin(), stage->unfit.end());
       continue;

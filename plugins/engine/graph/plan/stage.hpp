@@ -1,6 +1,7 @@
-// plan/stage.hpp: a plan is a chain of stages. A stage runs, as one program, every node whose shapes are known without
-// running it; then, on the host, what its continuation waits for: nodes whose output shape depends on data, control flow,
-// and reads of values that shapes depend on. The next stage is planned for what was seen then, and kept under it.
+// plan/stage.hpp: a plan is a chain of stages. A stage runs, as one program, every node whose shapes are
+// known without running it; then, on the host, what its continuation waits for: nodes whose output shape
+// depends on data, control flow, and reads of values that shapes depend on. The next stage is planned for
+// what was seen then, and kept under it.
 #pragma once
 
 #include "plan/host_exec.hpp"
@@ -14,22 +15,26 @@ namespace belay::plan {
 struct Target {
   Hal hal;
   belay_obj* device = nullptr;
-  belay_device_info info{};       // of the device
-  belay_device_info host_info{};  // of the device that host kernels are asked for: the same where the host sees it
+  belay_device_info info{};  // of the device
+  belay_device_info
+      host_info{};  // of the device that host kernels are asked for: the same where the host sees it
   bool host_visible = true;
   std::vector<Provider> providers;       // that serve the device, best first
   std::vector<Provider> host_providers;  // that serve the host
   Options options;
-  uint32_t threads() const { return uint32_t(options.threads ? options.threads : std::max<uint64_t>(1, info.threads)); }
+  uint32_t threads() const {
+    return uint32_t(options.threads ? options.threads : std::max<uint64_t>(1, info.threads));
+  }
 };
 
 struct Binding {
   enum Kind { kArena, kConstant, kValue } kind = kArena;
-  ConstantPlace place;                    // kConstant
-  ir::ValueId value = BELAY_NONE;         // kValue: a value from before, or one that this stage makes
+  ConstantPlace place;             // kConstant
+  ir::ValueId value = BELAY_NONE;  // kValue: a value from before, or one that this stage makes
 };
 
-// Memory of its own for what outlives the stage: a value, and others that are the same bytes under another shape.
+// Memory of its own for what outlives the stage: a value, and others that are the same bytes under another
+// shape.
 struct Made {
   uint32_t binding = 0;
   uint64_t bytes = 0;
@@ -38,9 +43,9 @@ struct Made {
 
 struct HostStep {
   enum Kind { kRead, kKernel, kEngine } kind = kRead;
-  ir::ValueId value = BELAY_NONE;    // kRead
+  ir::ValueId value = BELAY_NONE;  // kRead
   const ir::Node* node = nullptr;
-  HostKernel kernel;                 // kKernel
+  HostKernel kernel;  // kKernel
 };
 
 struct KernelInfo {  // for people
@@ -63,7 +68,8 @@ struct Stage {
   std::vector<const ir::Node*> rest;
   std::set<ir::ValueId> available;  // values that exist when the program has run, but for constants
   std::vector<KernelInfo> infos;
-  std::vector<ir::NodeId> unfit;  // nodes whose kernels turned out to need the host lane: planning begins again
+  std::vector<ir::NodeId>
+      unfit;  // nodes whose kernels turned out to need the host lane: planning begins again
 
   // Continuations by what the steps saw, the latest first.
   std::mutex mutex;
@@ -80,13 +86,15 @@ struct Seed {
 
 class Planner {
  public:
-  Planner(const ir::Model& model, const Target& target, ConstantPool& pool) : model_(model), target_(target), pool_(pool) {}
+  Planner(const ir::Model& model, const Target& target, ConstantPool& pool)
+      : model_(model), target_(target), pool_(pool) {}
 
   // Errors: UNIMPLEMENTED (names the node, its types and the reasons), INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   Result<StagePtr> build(const Seed& seed, std::span<const ir::ValueId> outputs) const;
 
-  // Whether somebody claims every node, with what is known before shapes are: UNIMPLEMENTED names the first that nobody
-  // does. What is not claimed for want of knowledge (an element type or rank that is not known yet) passes.
+  // Whether somebody claims every node, with what is known before shapes are: UNIMPLEMENTED names the first
+  // that nobody does. What is not claimed for want of knowledge (an element type or rank that is not known
+  // yet) passes.
   Status check() const;
 
   const Target& target() const { return target_; }

@@ -8,8 +8,13 @@
 namespace belay::schedule {
 
 Context::Context(Executable& of, plan::Stream stream)
-    : executable_(of), stream_(std::move(stream)), session_(of.shared(), stream_.get()), frame_(session_, 0),
-      inputs_(of.inputs().size()), outputs_(of.outputs().size()), bindings_of_input_(of.inputs().size()) {}
+    : executable_(of),
+      stream_(std::move(stream)),
+      session_(of.shared(), stream_.get()),
+      frame_(session_, 0),
+      inputs_(of.inputs().size()),
+      outputs_(of.outputs().size()),
+      bindings_of_input_(of.inputs().size()) {}
 
 Result<std::unique_ptr<Context>> Context::create(Executable& of) {
   const plan::Hal& hal = of.target().hal;
@@ -17,7 +22,8 @@ Result<std::unique_ptr<Context>> Context::create(Executable& of) {
   req.hdr.struct_size = sizeof req;
   req.hdr.flags = BELAY_HAL_STREAM_SINGLE_PRODUCER | BELAY_HAL_STREAM_BLOCK;
   belay_obj* stream = nullptr;
-  BELAY_TRY(hal.check(hal.vt->stream_create(hal.host, of.target().device, &req, &stream)).while_doing("making an execution context"));
+  BELAY_TRY(hal.check(hal.vt->stream_create(hal.host, of.target().device, &req, &stream))
+                .while_doing("making an execution context"));
   return std::unique_ptr<Context>(new Context(of, plan::Stream(hal, stream)));
 }
 
@@ -32,23 +38,33 @@ void Context::reset() {
   session_.pool().end_run();
 }
 
-// ---- inputs and outputs ---------------------------------------------------------------------------------------------
+// ---- inputs and outputs
+// ---------------------------------------------------------------------------------------------
 
 Status Context::check_type(uint64_t index, const Value& value) const {
   const Executable::Io& want = executable_.inputs()[index];
   const auto refuse = [&](const std::string& found, const std::string& expected) {
-    return Status(Code::kInvalidArgument, "Input '" + want.name + "' of '" + executable_.name() + "' is " + found + ", expected " + expected + ".");
+    return Status(Code::kInvalidArgument, "Input '" + want.name + "' of '" + executable_.name() + "' is " +
+                                              found + ", expected " + expected + ".");
   };
-  const auto kind_name = [](uint32_t kind) { return kind == BELAY_TYPE_SEQUENCE ? "a sequence" : kind == BELAY_TYPE_OPTIONAL ? "an optional" : kind == BELAY_TYPE_TENSOR ? "a tensor" : "a map"; };
+  const auto kind_name = [](uint32_t kind) {
+    return kind == BELAY_TYPE_SEQUENCE   ? "a sequence"
+           : kind == BELAY_TYPE_OPTIONAL ? "an optional"
+           : kind == BELAY_TYPE_TENSOR   ? "a tensor"
+                                         : "a map";
+  };
   // An optional input takes its element as it is, too.
-  if (want.kind && value.kind != want.kind && want.kind != BELAY_TYPE_OPTIONAL) return refuse(kind_name(value.kind), kind_name(want.kind));
+  if (want.kind && value.kind != want.kind && want.kind != BELAY_TYPE_OPTIONAL)
+    return refuse(kind_name(value.kind), kind_name(want.kind));
   if (!value.is_tensor()) return {};
   ir::Type expected = ir::Type::unranked(want.dtype);
-  if (want.kind == BELAY_TYPE_TENSOR && want.rank != BELAY_NONE) expected = ir::Type::tensor(want.dtype, want.dims);
+  if (want.kind == BELAY_TYPE_TENSOR && want.rank != BELAY_NONE)
+    expected = ir::Type::tensor(want.dtype, want.dims);
   bool fits = want.dtype == BELAY_DT_UNDEFINED || value.dtype == want.dtype;
   if (expected.ranked) {
     fits &= value.dims.size() == want.dims.size();
-    for (size_t i = 0; fits && i < want.dims.size(); ++i) fits = want.dims[i] < 0 || want.dims[i] == value.dims[i];
+    for (size_t i = 0; fits && i < want.dims.size(); ++i)
+      fits = want.dims[i] < 0 || want.dims[i] == value.dims[i];
   }
   return fits ? Status() : refuse(ir::to_string(value.type()), ir::to_string(expected));
 }
@@ -58,12 +74,18 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
   Value out;
   out.kind = BELAY_TYPE_TENSOR;
   out.dtype = tensor.dtype;
-  if (tensor.rank > BELAY_MAX_RANK) return Status(Code::kInvalidArgument, label + " has rank " + std::to_string(tensor.rank) + ", at most " + std::to_string(BELAY_MAX_RANK) + " are possible.");
+  if (tensor.rank > BELAY_MAX_RANK)
+    return Status(Code::kInvalidArgument, label + " has rank " + std::to_string(tensor.rank) + ", at most " +
+                                              std::to_string(BELAY_MAX_RANK) + " are possible.");
   out.dims.assign(tensor.dims, tensor.dims + tensor.rank);
   const auto count = element_count(out.dims);
   const bool strings = tensor.dtype == BELAY_DT_STRING;
-  const auto bytes = !count ? std::nullopt : strings ? std::optional<uint64_t>(*count * sizeof(belay_str)) : dtype_bytes(tensor.dtype, *count);
-  if (!bytes) return Status(Code::kInvalidArgument, label + " is " + std::string(dtype_name(tensor.dtype)) + ir::dims_to_string(out.dims) + ", which is no tensor.");
+  const auto bytes = !count    ? std::nullopt
+                     : strings ? std::optional<uint64_t>(*count * sizeof(belay_str))
+                               : dtype_bytes(tensor.dtype, *count);
+  if (!bytes)
+    return Status(Code::kInvalidArgument, label + " is " + std::string(dtype_name(tensor.dtype)) +
+                                              ir::dims_to_string(out.dims) + ", which is no tensor.");
   out.bytes = *bytes;
   if (!out.bytes) return out;
   bool dense = true;
@@ -78,7 +100,8 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
     belay_hal_buffer_info info{};
     info.hdr.struct_size = sizeof info;
     BELAY_TRY(hal.check(hal.vt->buffer_info(hal.host, tensor.buffer, &info)));
-    if (tensor.offset > info.bytes || out.bytes > info.bytes - tensor.offset) return Status(Code::kOutOfRange, label + " reaches past the end of its buffer.");
+    if (tensor.offset > info.bytes || out.bytes > info.bytes - tensor.offset)
+      return Status(Code::kOutOfRange, label + " reaches past the end of its buffer.");
     if (info.host) {
       data = static_cast<char*>(info.host) + tensor.offset;
     } else {
@@ -90,13 +113,16 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
   }
   if (!data) return Status(Code::kInvalidArgument, label + " has no data.");
   if (dense && tensor.bytes && tensor.bytes < out.bytes)
-    return Status(Code::kOutOfRange, label + " has " + std::to_string(tensor.bytes) + " bytes, " + ir::to_string(out.type()) + " needs " + std::to_string(out.bytes) + ".");
+    return Status(Code::kOutOfRange, label + " has " + std::to_string(tensor.bytes) + " bytes, " +
+                                         ir::to_string(out.type()) + " needs " + std::to_string(out.bytes) +
+                                         ".");
   if (dense && ir::is_aligned(data, tensor.dtype)) {
     out.host = data;
     return out;
   }
   const uint64_t width = out.bytes / *count;
-  if (!dense && width * *count != out.bytes) return Status(Code::kUnimplemented, label + " has strides and elements of less than a byte.");
+  if (!dense && width * *count != out.bytes)
+    return Status(Code::kUnimplemented, label + " has strides and elements of less than a byte.");
   BELAY_ASSIGN(out.storage, session_.pool().take_host(out.bytes));
   out.host = out.storage->host;
   input_copied.fetch_add(out.bytes, std::memory_order_relaxed);
@@ -107,7 +133,8 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
   std::vector<int64_t> at(out.dims.size(), 0);
   int64_t from = 0;
   for (uint64_t i = 0; i < *count; ++i) {
-    std::memcpy(static_cast<char*>(out.host) + i * width, static_cast<const char*>(data) + from * int64_t(width), width);
+    std::memcpy(static_cast<char*>(out.host) + i * width,
+                static_cast<const char*>(data) + from * int64_t(width), width);
     for (size_t d = at.size(); d-- > 0;) {
       from += tensor.strides[d];
       if (++at[d] < out.dims[d]) break;
@@ -120,11 +147,15 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
 
 Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum) {
   if (datum.kind == BELAY_TYPE_TENSOR) {
-    if (!datum.tensor) return Status(Code::kInvalidArgument, "Input '" + executable_.inputs()[index].name + "' is a tensor without a tensor.");
+    if (!datum.tensor)
+      return Status(Code::kInvalidArgument,
+                    "Input '" + executable_.inputs()[index].name + "' is a tensor without a tensor.");
     return take_tensor(index, *datum.tensor);
   }
   if (datum.kind != BELAY_TYPE_SEQUENCE && datum.kind != BELAY_TYPE_OPTIONAL)
-    return Status(Code::kUnimplemented, "Input '" + executable_.inputs()[index].name + "' is of a kind that no operator takes: " + std::to_string(datum.kind) + ".");
+    return Status(Code::kUnimplemented,
+                  "Input '" + executable_.inputs()[index].name +
+                      "' is of a kind that no operator takes: " + std::to_string(datum.kind) + ".");
   std::vector<Value> items;
   for (uint64_t i = 0; i < datum.item_count; ++i) {
     BELAY_ASSIGN(Value item, take_datum(index, *datum.items[i]));
@@ -139,7 +170,8 @@ Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum) {
 
 Status Context::set_input(uint64_t index, const belay_datum* datum) {
   if (index >= inputs_.size())
-    return {Code::kOutOfRange, "Input " + std::to_string(index) + " is not there: '" + executable_.name() + "' has " + std::to_string(inputs_.size()) + "."};
+    return {Code::kOutOfRange, "Input " + std::to_string(index) + " is not there: '" + executable_.name() +
+                                   "' has " + std::to_string(inputs_.size()) + "."};
   Input& input = inputs_[index];
   if (!datum) {
     shapes_changed_ |= input.set;
@@ -148,9 +180,11 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
   }
   // The usual case first: a tensor that looks like the last one and can be used where it lies.
   const belay_tensor* tensor = datum->kind == BELAY_TYPE_TENSOR ? datum->tensor : nullptr;
-  if (input.set && tensor && tensor->data && !tensor->strides && input.value.is_tensor() && !input.value.storage && input.value.host &&
-      tensor->dtype == input.value.dtype && tensor->rank == input.value.dims.size() && ir::is_aligned(tensor->data, tensor->dtype) &&
-      (!tensor->bytes || tensor->bytes >= input.value.bytes) && std::equal(input.value.dims.begin(), input.value.dims.end(), tensor->dims)) {
+  if (input.set && tensor && tensor->data && !tensor->strides && input.value.is_tensor() &&
+      !input.value.storage && input.value.host && tensor->dtype == input.value.dtype &&
+      tensor->rank == input.value.dims.size() && ir::is_aligned(tensor->data, tensor->dtype) &&
+      (!tensor->bytes || tensor->bytes >= input.value.bytes) &&
+      std::equal(input.value.dims.begin(), input.value.dims.end(), tensor->dims)) {
     if (input.value.host == tensor->data) return {};
     input.value.host = tensor->data;
     if (simple_ && !memory_changed_ && !stage_->views.size() && !copies_) {
@@ -162,7 +196,8 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
   }
   BELAY_ASSIGN(Value value, take_datum(index, *datum));
   BELAY_TRY(check_type(index, value));
-  const bool same = input.set && value.is_tensor() && input.value.is_tensor() && value.dtype == input.value.dtype && value.dims == input.value.dims;
+  const bool same = input.set && value.is_tensor() && input.value.is_tensor() &&
+                    value.dtype == input.value.dtype && value.dims == input.value.dims;
   shapes_changed_ |= !same;
   memory_changed_ = true;
   input.value = std::move(value);
@@ -172,7 +207,8 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
 
 Status Context::set_output(uint64_t index, const belay_tensor* tensor) {
   if (index >= outputs_.size())
-    return {Code::kOutOfRange, "Output " + std::to_string(index) + " is not there: '" + executable_.name() + "' has " + std::to_string(outputs_.size()) + "."};
+    return {Code::kOutOfRange, "Output " + std::to_string(index) + " is not there: '" + executable_.name() +
+                                   "' has " + std::to_string(outputs_.size()) + "."};
   Output& output = outputs_[index];
   const std::string label = "Output '" + executable_.outputs()[index].name + "'";
   if (!tensor) {
@@ -188,16 +224,20 @@ Status Context::set_output(uint64_t index, const belay_tensor* tensor) {
     const plan::Hal& hal = session_.hal();
     BELAY_TRY(hal.check(hal.vt->buffer_info(hal.host, tensor->buffer, &info)));
     if (!info.host) return {Code::kUnimplemented, label + ": the host cannot write to that buffer."};
-    if (tensor->offset > info.bytes || tensor->bytes > info.bytes - tensor->offset) return {Code::kOutOfRange, label + " reaches past the end of its buffer."};
+    if (tensor->offset > info.bytes || tensor->bytes > info.bytes - tensor->offset)
+      return {Code::kOutOfRange, label + " reaches past the end of its buffer."};
     data = static_cast<char*>(info.host) + tensor->offset;
   }
   if (tensor->strides) return {Code::kUnimplemented, label + ": results are written dense, without strides."};
-  if (tensor->dtype == BELAY_DT_STRING) return {Code::kUnimplemented, label + ": strings are given in memory of the context only."};
+  if (tensor->dtype == BELAY_DT_STRING)
+    return {Code::kUnimplemented, label + ": strings are given in memory of the context only."};
   const ir::Dims dims(tensor->dims, tensor->dims + tensor->rank);
   const auto count = element_count(dims);
   const auto bytes = count ? dtype_bytes(tensor->dtype, *count) : std::nullopt;
   if (!bytes) return {Code::kInvalidArgument, label + " is no tensor: " + ir::dims_to_string(dims) + "."};
-  if (tensor->bytes < *bytes) return {Code::kOutOfRange, label + " has room for " + std::to_string(tensor->bytes) + " bytes, it needs " + std::to_string(*bytes) + "."};
+  if (tensor->bytes < *bytes)
+    return {Code::kOutOfRange, label + " has room for " + std::to_string(tensor->bytes) +
+                                   " bytes, it needs " + std::to_string(*bytes) + "."};
   if (!data && *bytes) return {Code::kInvalidArgument, label + " has no memory."};
   if (output.user_data == data && output.user.dtype == tensor->dtype && output.user_dims == dims) return {};
   output.user = *tensor;
@@ -217,7 +257,8 @@ bool Context::overlaps_input(const void* data, uint64_t bytes) const {
   return false;
 }
 
-// ---- running --------------------------------------------------------------------------------------------------------
+// ---- running
+// --------------------------------------------------------------------------------------------------------
 
 Status Context::prepare() {
   const auto& io = executable_.inputs();
@@ -232,7 +273,8 @@ Status Context::prepare() {
         inputs_[i].value.kind = BELAY_TYPE_OPTIONAL;
         inputs_[i].value.items = std::make_shared<std::vector<Value>>();
       } else {
-        return {Code::kFailedPrecondition, "Input '" + io[i].name + "' of '" + executable_.name() + "' was not set; it has no default."};
+        return {Code::kFailedPrecondition,
+                "Input '" + io[i].name + "' of '" + executable_.name() + "' was not set; it has no default."};
       }
     }
     begin.emplace_back(io[i].value, &inputs_[i].value);
@@ -244,7 +286,8 @@ Status Context::prepare() {
   for (auto& bindings : bindings_of_input_) bindings.clear();
   for (uint32_t b = 0; b < stage_->bindings.size(); ++b)
     for (size_t i = 0; i < io.size(); ++i)
-      if (stage_->bindings[b].kind == plan::Binding::kValue && stage_->bindings[b].value == io[i].value) bindings_of_input_[i].push_back(b);
+      if (stage_->bindings[b].kind == plan::Binding::kValue && stage_->bindings[b].value == io[i].value)
+        bindings_of_input_[i].push_back(b);
   shapes_changed_ = false;
   memory_changed_ = true;
   return {};
@@ -259,8 +302,10 @@ Status Context::rebind() {
     Output& output = outputs_[i];
     if (!output.user_data) continue;
     // Written while an input is still read, it would spoil it: then the result is copied at the end.
-    const bool direct = ir::is_aligned(output.user_data, output.user.dtype) && !overlaps_input(output.user_data, output.user.bytes);
-    frame_.results.push_back({executable_.outputs()[i].value, &output.user, direct ? output.user_data : nullptr});
+    const bool direct = ir::is_aligned(output.user_data, output.user.dtype) &&
+                        !overlaps_input(output.user_data, output.user.bytes);
+    frame_.results.push_back(
+        {executable_.outputs()[i].value, &output.user, direct ? output.user_data : nullptr});
   }
   if (simple_) BELAY_TRY(frame_.bind(stage_));
   memory_changed_ = false;
@@ -307,8 +352,10 @@ Status Context::collect() {
     if (output.user_data) {
       const ir::Dims& dims = value.dims;
       if (!value.is_tensor() || value.dtype != output.user.dtype || dims != output.user_dims)
-        return {Code::kInvalidArgument, "Output '" + executable_.outputs()[i].name + "' is " + ir::to_string(value.type()) + "; memory was set for " +
-                                            ir::to_string(ir::Type::tensor(output.user.dtype, output.user_dims)) + "."};
+        return {Code::kInvalidArgument,
+                "Output '" + executable_.outputs()[i].name + "' is " + ir::to_string(value.type()) +
+                    "; memory was set for " +
+                    ir::to_string(ir::Type::tensor(output.user.dtype, output.user_dims)) + "."};
       if (value.bytes && value.host != output.user_data) copies_ = true;
     }
     output.keep.push_back(value);
@@ -359,12 +406,16 @@ const belay_datum* Context::describe_value(Output& to, const Value& value) {
 
 Result<const belay_datum*> Context::output(uint64_t index) {
   if (index >= outputs_.size())
-    return Status(Code::kOutOfRange, "Output " + std::to_string(index) + " is not there: '" + executable_.name() + "' has " + std::to_string(outputs_.size()) + ".");
-  if (!outputs_[index].datum) return Status(Code::kFailedPrecondition, "'" + executable_.name() + "' has not run in this context yet.");
+    return Status(Code::kOutOfRange, "Output " + std::to_string(index) + " is not there: '" +
+                                         executable_.name() + "' has " + std::to_string(outputs_.size()) +
+                                         ".");
+  if (!outputs_[index].datum)
+    return Status(Code::kFailedPrecondition, "'" + executable_.name() + "' has not run in this context yet.");
   return outputs_[index].datum;
 }
 
-// ---- asynchronous runs ----------------------------------------------------------------------------------------------
+// ---- asynchronous runs
+// ----------------------------------------------------------------------------------------------
 
 Result<bool> Context::run_async(belay_completion completion) {
   const plan::Hal& hal = session_.hal();
@@ -375,11 +426,14 @@ Result<bool> Context::run_async(belay_completion completion) {
     if (!copies_) {
       waiting_ = completion;
       belay_event done{};
-      BELAY_TRY(hal.check(hal.vt->program_launch(hal.host, stage_->program.get(), stream_.get(), frame_.bindings().data(), frame_.bindings().size(), &done)));
+      BELAY_TRY(hal.check(hal.vt->program_launch(hal.host, stage_->program.get(), stream_.get(),
+                                                 frame_.bindings().data(), frame_.bindings().size(), &done)));
       const belay_completion finish{this, [](void* user, belay_status status) BELAY_NOEXCEPT {
                                       auto& self = *static_cast<Context*>(user);
-                                      if (status == BELAY_OK) self.runs.fetch_add(1, std::memory_order_relaxed);
-                                      else self.needs_recover_ = true;
+                                      if (status == BELAY_OK)
+                                        self.runs.fetch_add(1, std::memory_order_relaxed);
+                                      else
+                                        self.needs_recover_ = true;
                                       const belay_completion then = self.waiting_;
                                       then.done(then.user, status);
                                     }};
@@ -395,17 +449,23 @@ Result<bool> Context::run_async(belay_completion completion) {
     const belay_completion then = self.waiting_;
     then.done(then.user, status);
   };
-  const auto* executor = static_cast<const belay_executor_vt*>(hal.host->get_service(hal.host, to_str(BELAY_HOST_EXECUTOR)));
-  if (executor) BELAY_TRY(hal.check(executor->post_blocking(hal.host, task, this)));
-  else task(this);  // a host without threads: it is done before the caller goes on
+  const auto* executor =
+      static_cast<const belay_executor_vt*>(hal.host->get_service(hal.host, to_str(BELAY_HOST_EXECUTOR)));
+  if (executor)
+    BELAY_TRY(hal.check(executor->post_blocking(hal.host, task, this)));
+  else
+    task(this);  // a host without threads: it is done before the caller goes on
   return true;
 }
 
-// ---- table ----------------------------------------------------------------------------------------------------------
+// ---- table
+// ----------------------------------------------------------------------------------------------------------
 
 namespace {
 
-const belay_host& host_of(belay_obj* object) { return *static_cast<Context*>(object->impl)->executable().target().hal.host; }
+const belay_host& host_of(belay_obj* object) {
+  return *static_cast<Context*>(object->impl)->executable().target().hal.host;
+}
 Context& at(belay_obj* object) { return *static_cast<Context*>(object->impl); }
 
 belay_status set_input(belay_obj* object, uint64_t index, const belay_datum* datum) noexcept {

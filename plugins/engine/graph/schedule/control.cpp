@@ -11,12 +11,14 @@ namespace {
 Result<bool> truth(Session& session, Value value) {
   BELAY_TRY(session.to_host(value));
   if (!value.is_tensor() || value.dtype != BELAY_DT_BOOL || value.count() != 1)
-    return Status(Code::kInvalidArgument, "The condition is " + ir::to_string(value.type()) + ", want one bool.");
+    return Status(Code::kInvalidArgument,
+                  "The condition is " + ir::to_string(value.type()) + ", want one bool.");
   return *static_cast<const uint8_t*>(value.host) != 0;
 }
 
 // What an iteration would have made of `inputs`: the shape of a result that no iteration made.
-ir::Type type_of_none(Session& session, Frame& frame, ir::GraphId body, std::span<const Value> inputs, ir::ValueId output) {
+ir::Type type_of_none(Session& session, Frame& frame, ir::GraphId body, std::span<const Value> inputs,
+                      ir::ValueId output) {
   const ir::Model& model = session.shared().model;
   ir::Env env(model);
   const ir::Graph& graph = model.graphs[body];
@@ -31,8 +33,8 @@ ir::Type type_of_none(Session& session, Frame& frame, ir::GraphId body, std::spa
 }
 
 // Results of iterations, stacked along a new axis.
-Result<Value> stack(Session& session, Frame& frame, std::vector<Value>& parts, ir::GraphId body, std::span<const Value> inputs,
-                    ir::ValueId output, int64_t axis) {
+Result<Value> stack(Session& session, Frame& frame, std::vector<Value>& parts, ir::GraphId body,
+                    std::span<const Value> inputs, ir::ValueId output, int64_t axis) {
   if (!parts.empty()) {
     for (Value& part : parts) BELAY_TRY(session.to_host(part));
     return join(session.pool(), parts, axis, true);
@@ -50,12 +52,16 @@ Status run_loop(const ir::Node& node, Session& session, Frame& frame, std::vecto
   const ir::Graph& graph = session.shared().model.graphs[body];
   const size_t state_count = node.inputs.size() > 2 ? node.inputs.size() - 2 : 0;
   if (graph.inputs.size() != state_count + 2 || graph.outputs.size() < state_count + 1)
-    return {Code::kInvalidArgument, "The body takes " + std::to_string(graph.inputs.size()) + " inputs, the node carries " + std::to_string(state_count) + " values."};
+    return {Code::kInvalidArgument, "The body takes " + std::to_string(graph.inputs.size()) +
+                                        " inputs, the node carries " + std::to_string(state_count) +
+                                        " values."};
   int64_t most = INT64_MAX;
   if (node.input(0) != BELAY_NONE) {
     Value limit = frame.get(node.input(0));
     BELAY_TRY(session.to_host(limit));
-    if (limit.dtype != BELAY_DT_INT64 || limit.count() != 1) return {Code::kInvalidArgument, "The trip count is " + ir::to_string(limit.type()) + ", want one int64."};
+    if (limit.dtype != BELAY_DT_INT64 || limit.count() != 1)
+      return {Code::kInvalidArgument,
+              "The trip count is " + ir::to_string(limit.type()) + ", want one int64."};
     std::memcpy(&most, limit.host, sizeof most);
   }
   bool going = true;
@@ -79,7 +85,8 @@ Status run_loop(const ir::Node& node, Session& session, Frame& frame, std::vecto
     if (i < state_count) {
       outputs[i] = inputs[i + 2];
     } else if (i - state_count < scans.size() && node.outputs[i] != BELAY_NONE) {
-      BELAY_ASSIGN(outputs[i], stack(session, frame, scans[i - state_count], body, inputs, graph.outputs[i + 1], 0));
+      BELAY_ASSIGN(outputs[i],
+                   stack(session, frame, scans[i - state_count], body, inputs, graph.outputs[i + 1], 0));
     }
   }
   return {};
@@ -90,9 +97,10 @@ int64_t entry(const ir::Node& node, const char* name, size_t i, int64_t otherwis
   return values && i < values->size() ? (*values)[i] : otherwise;
 }
 
-// One pass over sequences: `states` and `scans` are inputs, results go to `outputs` (states, then stacked scans).
-Status scan_once(const ir::Node& node, Session& session, Frame& frame, std::vector<Value> states, std::vector<Value> scans,
-                 int64_t length, bool batched, std::vector<Value>& outputs) {
+// One pass over sequences: `states` and `scans` are inputs, results go to `outputs` (states, then stacked
+// scans).
+Status scan_once(const ir::Node& node, Session& session, Frame& frame, std::vector<Value> states,
+                 std::vector<Value> scans, int64_t length, bool batched, std::vector<Value>& outputs) {
   const ir::GraphId body = node.graph_or_none("body");
   const ir::Graph& graph = session.shared().model.graphs[body];
   std::vector<int64_t> axes(scans.size(), 0);
@@ -101,10 +109,12 @@ Status scan_once(const ir::Node& node, Session& session, Frame& frame, std::vect
     const int64_t rank = int64_t(scans[i].dims.size());
     if (!batched) axes[i] = entry(node, "scan_input_axes", i, 0);
     if (axes[i] < 0) axes[i] += rank;
-    if (axes[i] < 0 || axes[i] >= rank) return {Code::kInvalidArgument, "Scan input " + std::to_string(i) + " has no axis to scan."};
+    if (axes[i] < 0 || axes[i] >= rank)
+      return {Code::kInvalidArgument, "Scan input " + std::to_string(i) + " has no axis to scan."};
     const int64_t dim = scans[i].dims[size_t(axes[i])];
     if (length < 0) length = dim;
-    if (dim < length || (!batched && dim != length)) return {Code::kInvalidArgument, "Scan inputs have different lengths."};
+    if (dim < length || (!batched && dim != length))
+      return {Code::kInvalidArgument, "Scan inputs have different lengths."};
   }
   const size_t out_scans = graph.outputs.size() - states.size();
   std::vector<std::vector<Value>> parts(out_scans);
@@ -134,12 +144,16 @@ Status scan_once(const ir::Node& node, Session& session, Frame& frame, std::vect
 }
 
 Status run_scan(const ir::Node& node, Session& session, Frame& frame, std::vector<Value>& outputs) {
-  const bool batched = node.version < 9;  // version 8 has a batch axis in front, and lengths as its first input
-  const size_t first = batched ? 1 : 0, scan_count = size_t(std::max<int64_t>(0, node.int_or("num_scan_inputs", 0)));
-  if (node.inputs.size() < first + scan_count || !scan_count) return {Code::kInvalidArgument, "It has too few inputs."};
+  const bool batched =
+      node.version < 9;  // version 8 has a batch axis in front, and lengths as its first input
+  const size_t first = batched ? 1 : 0,
+               scan_count = size_t(std::max<int64_t>(0, node.int_or("num_scan_inputs", 0)));
+  if (node.inputs.size() < first + scan_count || !scan_count)
+    return {Code::kInvalidArgument, "It has too few inputs."};
   const size_t state_count = node.inputs.size() - first - scan_count;
   const ir::GraphId body = node.graph_or_none("body");
-  if (session.shared().model.graphs[body].outputs.size() < state_count) return {Code::kInvalidArgument, "The body has too few outputs."};
+  if (session.shared().model.graphs[body].outputs.size() < state_count)
+    return {Code::kInvalidArgument, "The body has too few outputs."};
   std::vector<Value> states, scans;
   for (size_t i = 0; i < node.inputs.size() - first; ++i) {
     Value value = frame.get(node.inputs[first + i]);
@@ -159,7 +173,8 @@ Status run_scan(const ir::Node& node, Session& session, Frame& frame, std::vecto
       const auto at = [&](const std::vector<Value>& from) -> Result<std::vector<Value>> {
         std::vector<Value> out;
         for (const Value& value : from) {
-          if (value.dims.empty() || value.dims[0] != batch) return Status(Code::kInvalidArgument, "Inputs have different batch sizes.");
+          if (value.dims.empty() || value.dims[0] != batch)
+            return Status(Code::kInvalidArgument, "Inputs have different batch sizes.");
           BELAY_ASSIGN(Value part, cut(session.pool(), value, 0, b, b + 1, true));
           out.push_back(std::move(part));
         }
@@ -168,11 +183,14 @@ Status run_scan(const ir::Node& node, Session& session, Frame& frame, std::vecto
       int64_t length = longest;
       if (lengths.kind && lengths.dtype == BELAY_DT_INT64 && int64_t(lengths.count()) > b)
         std::memcpy(&length, static_cast<const char*>(lengths.host) + b * 8, 8);
-      if (length < 0 || length > longest) return {Code::kInvalidArgument, "Length " + std::to_string(length) + " is not in [0, " + std::to_string(longest) + "]."};
+      if (length < 0 || length > longest)
+        return {Code::kInvalidArgument,
+                "Length " + std::to_string(length) + " is not in [0, " + std::to_string(longest) + "]."};
       BELAY_ASSIGN(std::vector<Value> own_states, at(states));
       BELAY_ASSIGN(std::vector<Value> own_scans, at(scans));
       std::vector<Value> made;
-      BELAY_TRY(scan_once(node, session, frame, std::move(own_states), std::move(own_scans), length, true, made));
+      BELAY_TRY(
+          scan_once(node, session, frame, std::move(own_states), std::move(own_scans), length, true, made));
       by_output.resize(made.size());
       for (size_t i = 0; i < made.size(); ++i) {
         Value& value = made[i];
@@ -201,7 +219,8 @@ Status run_sequence_map(const ir::Node& node, Session& session, Frame& frame, st
   const ir::GraphId body = node.graph_or_none("body");
   std::vector<Value> all;
   for (const ir::ValueId id : node.inputs) all.push_back(frame.get(id));
-  if (all.empty() || all[0].kind != BELAY_TYPE_SEQUENCE) return {Code::kInvalidArgument, "The first input is no sequence."};
+  if (all.empty() || all[0].kind != BELAY_TYPE_SEQUENCE)
+    return {Code::kInvalidArgument, "The first input is no sequence."};
   const size_t count = all[0].items ? all[0].items->size() : 0;
   std::vector<std::vector<Value>> made(outputs.size());
   for (size_t i = 0; i < count; ++i) {
@@ -220,7 +239,8 @@ Status run_sequence_map(const ir::Node& node, Session& session, Frame& frame, st
 
 }  // namespace
 
-std::optional<Status> run_control_op(const ir::Node& node, Session& session, Frame& frame, std::vector<Value>& outputs) {
+std::optional<Status> run_control_op(const ir::Node& node, Session& session, Frame& frame,
+                                     std::vector<Value>& outputs) {
   if (node.graph_or_none("body") == BELAY_NONE) return Status(Code::kInvalidArgument, "Its body is missing.");
   if (node.op == "Loop") return run_loop(node, session, frame, outputs);
   if (node.op == "Scan") return run_scan(node, session, frame, outputs);

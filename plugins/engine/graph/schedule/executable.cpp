@@ -9,9 +9,12 @@
 namespace belay::schedule {
 
 Executable::Executable(std::unique_ptr<ir::Model> model, plan::Target target, LoadReport report)
-    : model_(std::move(model)), target_(std::move(target)), report_(std::move(report)),
+    : model_(std::move(model)),
+      target_(std::move(target)),
+      report_(std::move(report)),
       pool_(target_.hal, target_.device, target_.host_visible, model_->sources, target_.options.copy_weights),
-      planner_(*model_, target_, pool_), shared_{*model_, target_, planner_, counters_, {}, {}} {
+      planner_(*model_, target_, pool_),
+      shared_{*model_, target_, planner_, counters_, {}, {}} {
   for (ir::GraphId graph = 0; graph < model_->graphs.size(); ++graph) {
     shared_.caches.push_back(std::make_unique<PlanCache>(target_.options.plan_cache, counters_));
     shared_.captures.push_back(ir::captures_of(*model_, graph));
@@ -35,19 +38,24 @@ Executable::~Executable() = default;
 Executable::Io Executable::io_of(ir::ValueId value) const {
   const ir::Value& at = model_->values[value];
   Io io{value, at.name, at.type.kind, at.type.dtype, BELAY_NONE, at.constant ? 1u : 0u, {}, {}, {}};
-  for (const ir::Type* type = &at.type; io.dtype == BELAY_DT_UNDEFINED && type->element; type = type->element.get()) io.dtype = type->element->dtype;
+  for (const ir::Type* type = &at.type; io.dtype == BELAY_DT_UNDEFINED && type->element;
+       type = type->element.get())
+    io.dtype = type->element->dtype;
   if (at.type.ranked) {
     io.rank = uint32_t(at.type.dims.size());
     for (const int64_t dim : at.type.dims) {
       io.dims.push_back(std::max<int64_t>(dim, -1));
       const int64_t symbol = ir::kFirstSymbol - dim;
-      io.symbol_texts.push_back(dim <= ir::kFirstSymbol && size_t(symbol) < model_->symbols.size() ? model_->symbols[size_t(symbol)] : "");
+      io.symbol_texts.push_back(dim <= ir::kFirstSymbol && size_t(symbol) < model_->symbols.size()
+                                    ? model_->symbols[size_t(symbol)]
+                                    : "");
     }
   }
   return io;
 }
 
-Result<std::unique_ptr<Executable>> Executable::create(std::unique_ptr<ir::Model> model, plan::Target target, LoadReport report) {
+Result<std::unique_ptr<Executable>> Executable::create(std::unique_ptr<ir::Model> model, plan::Target target,
+                                                       LoadReport report) {
   std::unique_ptr<Executable> out(new Executable(std::move(model), std::move(target), std::move(report)));
   const uint64_t begin = out->target_.hal.host->now_ns(out->target_.hal.host);
   BELAY_TRY(out->plan_ahead());
@@ -90,9 +98,13 @@ void Executable::remember(const plan::StagePtr& stage) {
 Result<std::unique_ptr<Context>> Executable::take_context() {
   {
     std::unique_lock lock(mutex_);
-    const auto full = [&] { return idle_.empty() && all_.size() >= std::max<uint64_t>(1, target_.options.max_contexts); };
+    const auto full = [&] {
+      return idle_.empty() && all_.size() >= std::max<uint64_t>(1, target_.options.max_contexts);
+    };
     if (full() && !target_.options.wait_for_context)
-      return Status(Code::kResourceExhausted, "All " + std::to_string(all_.size()) + " execution contexts of '" + report_.name + "' are in use ([engine] max_contexts).");
+      return Status(Code::kResourceExhausted, "All " + std::to_string(all_.size()) +
+                                                  " execution contexts of '" + report_.name +
+                                                  "' are in use ([engine] max_contexts).");
     context_free_.wait(lock, [&] { return !full(); });
     if (!idle_.empty()) {
       std::unique_ptr<Context> context = std::move(idle_.back());
@@ -166,22 +178,50 @@ void Executable::describe(belay_sink sink) const {
   }
   if (latest)
     for (const plan::KernelInfo& info : latest->infos)
-      json.open('{').member("nodes", info.node).member("op", info.op).member("provider", info.provider).member("implementation", info.implementation)
-          .member("reason", info.reason).member("cost_ns", info.cost_ns).key("fallback").boolean(info.fallback).close('}');
+      json.open('{')
+          .member("nodes", info.node)
+          .member("op", info.op)
+          .member("provider", info.provider)
+          .member("implementation", info.implementation)
+          .member("reason", info.reason)
+          .member("cost_ns", info.cost_ns)
+          .key("fallback")
+          .boolean(info.fallback)
+          .close('}');
   json.close(']').key("host_steps").open('[');
   if (latest)
     for (const plan::HostStep& step : latest->steps)
-      json.open('{').member("kind", step.kind == plan::HostStep::kRead ? "read" : step.kind == plan::HostStep::kKernel ? "kernel" : "engine")
-          .member("of", step.node ? step.node->label() : model_->value_label(step.value)).close('}');
+      json.open('{')
+          .member("kind", step.kind == plan::HostStep::kRead     ? "read"
+                          : step.kind == plan::HostStep::kKernel ? "kernel"
+                                                                 : "engine")
+          .member("of", step.node ? step.node->label() : model_->value_label(step.value))
+          .close('}');
   json.close(']').member("waiting_nodes", latest ? latest->rest.size() : 0);
-  json.key("memory").open('{').member("arena_bytes", stats.arena_bytes).member("live_bytes", stats.live_bytes).member("weight_bytes", stats.weight_bytes)
-      .member("borrowed_bytes", stats.borrowed_bytes).member("copied_bytes", stats.copied_bytes).member("packed_bytes", stats.packed_bytes).close('}');
-  json.key("create_ns").open('{').member("import", report_.import_ns).member("passes", report_.passes_ns).member("plan", report_.plan_ns).close('}');
-  json.member("plans", stats.plans).member("plan_hits", stats.plan_hits).member("plan_misses", stats.plan_misses).close('}');
+  json.key("memory")
+      .open('{')
+      .member("arena_bytes", stats.arena_bytes)
+      .member("live_bytes", stats.live_bytes)
+      .member("weight_bytes", stats.weight_bytes)
+      .member("borrowed_bytes", stats.borrowed_bytes)
+      .member("copied_bytes", stats.copied_bytes)
+      .member("packed_bytes", stats.packed_bytes)
+      .close('}');
+  json.key("create_ns")
+      .open('{')
+      .member("import", report_.import_ns)
+      .member("passes", report_.passes_ns)
+      .member("plan", report_.plan_ns)
+      .close('}');
+  json.member("plans", stats.plans)
+      .member("plan_hits", stats.plan_hits)
+      .member("plan_misses", stats.plan_misses)
+      .close('}');
   write(sink, json.text());
 }
 
-// ---- table ----------------------------------------------------------------------------------------------------------
+// ---- table
+// ----------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -189,7 +229,9 @@ Executable& at(belay_obj* object) { return *static_cast<Executable*>(object->imp
 const belay_host& host_of(belay_obj* object) { return *at(object).target().hal.host; }
 
 Status fill(const std::vector<Executable::Io>& list, uint64_t index, const char* what, belay_io_info* inout) {
-  if (index >= list.size()) return {Code::kOutOfRange, std::string(what) + " " + std::to_string(index) + " is not there: there are " + std::to_string(list.size()) + "."};
+  if (index >= list.size())
+    return {Code::kOutOfRange, std::string(what) + " " + std::to_string(index) + " is not there: there are " +
+                                   std::to_string(list.size()) + "."};
   const Executable::Io& io = list[index];
   belay_io_info info{};
   info.hdr = inout->hdr;
@@ -234,8 +276,15 @@ belay_status describe(belay_obj* object, belay_sink sink) noexcept {
 }
 void destroy(belay_obj* object) noexcept { delete &at(object); }
 
-constexpr belay_executable_vt kTable{{sizeof(belay_executable_vt), 0, nullptr}, input_count, output_count, input_info,
-                                     output_info, context, stats, describe, destroy};
+constexpr belay_executable_vt kTable{{sizeof(belay_executable_vt), 0, nullptr},
+                                     input_count,
+                                     output_count,
+                                     input_info,
+                                     output_info,
+                                     context,
+                                     stats,
+                                     describe,
+                                     destroy};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// schedule/executable.hpp: a loaded model and its execution contexts, behind the tables of belay/abi/engine.h.
+// schedule/executable.hpp: a loaded model and its execution contexts, behind the tables of
+// belay/abi/engine.h.
 #pragma once
 
 #include "schedule/session.hpp"
@@ -26,7 +27,8 @@ class Context;
 class Executable {
  public:
   // Plans at once where all inputs' shapes are known. `sources` are those of the model. Takes the model over.
-  static Result<std::unique_ptr<Executable>> create(std::unique_ptr<ir::Model> model, plan::Target target, LoadReport report);
+  static Result<std::unique_ptr<Executable>> create(std::unique_ptr<ir::Model> model, plan::Target target,
+                                                    LoadReport report);
   ~Executable();
 
   // From the pool, or a new one; waits or fails where `max_contexts` are in use.
@@ -132,12 +134,12 @@ class Context {
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   plan::StagePtr stage_;
-  bool shapes_changed_ = true;    // the plan must be looked up
-  bool memory_changed_ = true;    // addresses must be bound again
-  bool simple_ = false;           // one stage, nothing on the host: bindings hold over runs
-  bool copies_ = false;           // results must be copied after a run
+  bool shapes_changed_ = true;  // the plan must be looked up
+  bool memory_changed_ = true;  // addresses must be bound again
+  bool simple_ = false;         // one stage, nothing on the host: bindings hold over runs
+  bool copies_ = false;         // results must be copied after a run
   bool collected_ = false;
-  bool needs_recover_ = false;    // an asynchronous run failed
+  bool needs_recover_ = false;  // an asynchronous run failed
   std::vector<std::vector<uint32_t>> bindings_of_input_;
   belay_completion waiting_{};
 };

@@ -16,7 +16,8 @@ class Json {
     comma();
     text_ += '"';
     for (const char c : text) {
-      if (c == '"' || c == '\\') (text_ += '\\') += c;
+      if (c == '"' || c == '\\')
+        (text_ += '\\') += c;
       else if (static_cast<unsigned char>(c) < 0x20) {
         static constexpr char kHex[] = "0123456789abcdef";
         text_ += "\\u00";

@@ -4,11 +4,13 @@
 
 namespace belay::schedule {
 
-Result<plan::StagePtr> PlanCache::find(const std::string& key, const std::function<Result<plan::StagePtr>()>& build) {
+Result<plan::StagePtr> PlanCache::find(const std::string& key,
+                                       const std::function<Result<plan::StagePtr>()>& build) {
   std::shared_ptr<Entry> entry;
   {
     std::lock_guard lock(mutex_);
-    const auto at = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return plan.first == key; });
+    const auto at =
+        std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return plan.first == key; });
     if (at != plans_.end()) {
       plans_.splice(plans_.begin(), plans_, at);
     } else {

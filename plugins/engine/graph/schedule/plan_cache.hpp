@@ -12,11 +12,12 @@ struct PlanCounters {
   std::atomic<uint64_t> hits{0}, misses{0};
 };
 
-// Keeps at most `entries`, the least recently used go; two threads that want two plans do not wait for each other, two
-// that want the same one plan it once. A plan in use stays alive with its users.
+// Keeps at most `entries`, the least recently used go; two threads that want two plans do not wait for each
+// other, two that want the same one plan it once. A plan in use stays alive with its users.
 class PlanCache {
  public:
-  PlanCache(uint64_t entries, PlanCounters& counters) : entries_(entries ? entries : 1), counters_(counters) {}
+  PlanCache(uint64_t entries, PlanCounters& counters)
+      : entries_(entries ? entries : 1), counters_(counters) {}
 
   Result<plan::StagePtr> find(const std::string& key, const std::function<Result<plan::StagePtr>()>& build);
   uint64_t size() const;

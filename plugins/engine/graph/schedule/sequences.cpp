@@ -31,13 +31,16 @@ Result<Value> make_any(StoragePool& pool, const Value& like, ir::Dims dims) {
 
 // Texts of string elements lie in the memory of the values they came from: the result keeps those.
 void keep(Value& result, std::span<const Value> parts) {
-  if (result.dtype == BELAY_DT_STRING) result.keeper = std::make_shared<std::vector<Value>>(parts.begin(), parts.end());
+  if (result.dtype == BELAY_DT_STRING)
+    result.keeper = std::make_shared<std::vector<Value>>(parts.begin(), parts.end());
 }
 
 Result<int64_t> scalar(Session& session, Value value, const char* what) {
   BELAY_TRY(session.to_host(value));
-  if (!value.is_tensor() || value.count() != 1 || (value.dtype != BELAY_DT_INT64 && value.dtype != BELAY_DT_INT32))
-    return Status(Code::kInvalidArgument, std::string("The ") + what + " is " + ir::to_string(value.type()) + ", want one integer.");
+  if (!value.is_tensor() || value.count() != 1 ||
+      (value.dtype != BELAY_DT_INT64 && value.dtype != BELAY_DT_INT32))
+    return Status(Code::kInvalidArgument,
+                  std::string("The ") + what + " is " + ir::to_string(value.type()) + ", want one integer.");
   if (value.dtype == BELAY_DT_INT32) {
     int32_t narrow = 0;
     std::memcpy(&narrow, value.host, sizeof narrow);
@@ -52,7 +55,8 @@ Result<int64_t> scalar(Session& session, Value value, const char* what) {
 Result<size_t> position(int64_t at, size_t size, bool end) {
   const int64_t limit = int64_t(size) + (end ? 1 : 0);
   if (at < -int64_t(size) || at >= limit)
-    return Status(Code::kOutOfRange, "Position " + std::to_string(at) + " is not in a sequence of " + std::to_string(size) + ".");
+    return Status(Code::kOutOfRange, "Position " + std::to_string(at) + " is not in a sequence of " +
+                                         std::to_string(size) + ".");
   return size_t(at < 0 ? at + int64_t(size) : at);
 }
 
@@ -60,7 +64,8 @@ Result<Value> split(const ir::Node& node, Session& session, Value from, Value le
   BELAY_TRY(session.to_host(from));
   const int64_t rank = int64_t(from.dims.size());
   int64_t axis = node.int_or("axis", 0);
-  if (axis < -rank || axis >= rank) return Status(Code::kInvalidArgument, "Axis " + std::to_string(axis) + " is out of range.");
+  if (axis < -rank || axis >= rank)
+    return Status(Code::kInvalidArgument, "Axis " + std::to_string(axis) + " is out of range.");
   if (axis < 0) axis += rank;
   const int64_t dim = from.dims[size_t(axis)];
   ir::Dims sizes;
@@ -70,7 +75,8 @@ Result<Value> split(const ir::Node& node, Session& session, Value from, Value le
     drop = node.int_or("keepdims", 1) == 0;
   } else if (lengths.dims.empty()) {
     BELAY_ASSIGN(const int64_t each, scalar(session, lengths, "split"));
-    if (each <= 0) return Status(Code::kInvalidArgument, "The split is " + std::to_string(each) + ", want more than 0.");
+    if (each <= 0)
+      return Status(Code::kInvalidArgument, "The split is " + std::to_string(each) + ", want more than 0.");
     for (int64_t at = 0; at < dim; at += each) sizes.push_back(std::min(each, dim - at));
   } else {
     BELAY_TRY(session.to_host(lengths));
@@ -87,12 +93,15 @@ Result<Value> split(const ir::Node& node, Session& session, Value from, Value le
   std::vector<Value> items;
   int64_t begin = 0;
   for (const int64_t size : sizes) {
-    if (begin + size > dim) return Status(Code::kInvalidArgument, "The split adds up to more than " + std::to_string(dim) + ".");
+    if (begin + size > dim)
+      return Status(Code::kInvalidArgument, "The split adds up to more than " + std::to_string(dim) + ".");
     BELAY_ASSIGN(Value item, cut(session.pool(), from, axis, begin, begin + size, drop));
     items.push_back(std::move(item));
     begin += size;
   }
-  if (begin != dim) return Status(Code::kInvalidArgument, "The split adds up to " + std::to_string(begin) + ", the dim is " + std::to_string(dim) + ".");
+  if (begin != dim)
+    return Status(Code::kInvalidArgument, "The split adds up to " + std::to_string(begin) + ", the dim is " +
+                                              std::to_string(dim) + ".");
   Value out = make_sequence(std::move(items));
   out.dtype = from.dtype;
   return out;
@@ -100,7 +109,9 @@ Result<Value> split(const ir::Node& node, Session& session, Value from, Value le
 
 Status run(const ir::Node& node, Session& session, Frame& frame, std::vector<Value>& outputs) {
   const auto in = [&](size_t i) -> const Value& { return frame.get(node.input(i)); };
-  const auto items = [&]() -> std::vector<Value> { return in(0).items ? *in(0).items : std::vector<Value>(); };
+  const auto items = [&]() -> std::vector<Value> {
+    return in(0).items ? *in(0).items : std::vector<Value>();
+  };
   if (node.op == "Identity") {
     outputs[0] = in(0);
   } else if (node.op == "SequenceConstruct") {
@@ -144,7 +155,8 @@ Status run(const ir::Node& node, Session& session, Frame& frame, std::vector<Val
   } else if (node.op == "ConcatFromSequence") {
     std::vector<Value> all = items();
     for (Value& item : all) BELAY_TRY(session.to_host(item));
-    BELAY_ASSIGN(outputs[0], join(session.pool(), all, node.int_or("axis", 0), node.int_or("new_axis", 0) != 0));
+    BELAY_ASSIGN(outputs[0],
+                 join(session.pool(), all, node.int_or("axis", 0), node.int_or("new_axis", 0) != 0));
   } else if (node.op == "Optional") {
     Value& out = outputs[0];
     out.kind = BELAY_TYPE_OPTIONAL;
@@ -160,20 +172,27 @@ Status run(const ir::Node& node, Session& session, Frame& frame, std::vector<Val
   } else if (node.op == "OptionalHasElement") {
     BELAY_ASSIGN(outputs[0], make_tensor(session.pool(), BELAY_DT_BOOL, {}));
     const Value& of = in(0);
-    *static_cast<uint8_t*>(outputs[0].host) = of.kind && (of.kind != BELAY_TYPE_OPTIONAL || (of.items && !of.items->empty()));
+    *static_cast<uint8_t*>(outputs[0].host) =
+        of.kind && (of.kind != BELAY_TYPE_OPTIONAL || (of.items && !of.items->empty()));
   } else {  // OptionalGetElement
     const Value& of = in(0);
-    if (of.kind != BELAY_TYPE_OPTIONAL) outputs[0] = of;
-    else if (of.items && !of.items->empty()) outputs[0] = of.items->front();
-    else return {Code::kInvalidArgument, "The optional is empty."};
+    if (of.kind != BELAY_TYPE_OPTIONAL)
+      outputs[0] = of;
+    else if (of.items && !of.items->empty())
+      outputs[0] = of.items->front();
+    else
+      return {Code::kInvalidArgument, "The optional is empty."};
   }
   return {};
 }
 
 }  // namespace
 
-std::optional<Status> run_sequence_op(const ir::Node& node, Session& session, Frame& frame, std::vector<Value>& outputs) {
-  if (!node.domain.empty() || node.op == "If" || node.op == "Loop" || node.op == "Scan" || node.op == "SequenceMap") return std::nullopt;
+std::optional<Status> run_sequence_op(const ir::Node& node, Session& session, Frame& frame,
+                                      std::vector<Value>& outputs) {
+  if (!node.domain.empty() || node.op == "If" || node.op == "Loop" || node.op == "Scan" ||
+      node.op == "SequenceMap")
+    return std::nullopt;
   return run(node, session, frame, outputs);
 }
 
@@ -181,21 +200,28 @@ Result<Value> join(StoragePool& pool, std::span<const Value> parts, int64_t axis
   if (parts.empty()) return Status(Code::kInvalidArgument, "An empty sequence cannot be joined.");
   ir::Dims dims = parts[0].dims;
   const int64_t rank = int64_t(dims.size()) + (fresh ? 1 : 0);
-  if (axis < -rank || axis >= rank) return Status(Code::kInvalidArgument, "Axis " + std::to_string(axis) + " is out of range.");
+  if (axis < -rank || axis >= rank)
+    return Status(Code::kInvalidArgument, "Axis " + std::to_string(axis) + " is out of range.");
   if (axis < 0) axis += rank;
   int64_t total = 0;
   for (const Value& part : parts) {
     if (part.dtype != parts[0].dtype || part.dims.size() != parts[0].dims.size())
-      return Status(Code::kInvalidArgument, "Parts of " + ir::to_string(parts[0].type()) + " and " + ir::to_string(part.type()) + " do not join.");
+      return Status(Code::kInvalidArgument, "Parts of " + ir::to_string(parts[0].type()) + " and " +
+                                                ir::to_string(part.type()) + " do not join.");
     for (size_t i = 0; i < part.dims.size(); ++i)
       if ((fresh || int64_t(i) != axis) && part.dims[i] != parts[0].dims[i])
-        return Status(Code::kInvalidArgument, "Parts of " + ir::to_string(parts[0].type()) + " and " + ir::to_string(part.type()) + " do not join.");
+        return Status(Code::kInvalidArgument, "Parts of " + ir::to_string(parts[0].type()) + " and " +
+                                                  ir::to_string(part.type()) + " do not join.");
     total += fresh ? 1 : part.dims[size_t(axis)];
   }
   const uint64_t width = width_of(parts[0].dtype);
-  if (!width) return Status(Code::kUnimplemented, "Tensors of " + std::string(dtype_name(parts[0].dtype)) + " cannot be joined.");
-  if (fresh) dims.insert(dims.begin() + axis, total);
-  else dims[size_t(axis)] = total;
+  if (!width)
+    return Status(Code::kUnimplemented,
+                  "Tensors of " + std::string(dtype_name(parts[0].dtype)) + " cannot be joined.");
+  if (fresh)
+    dims.insert(dims.begin() + axis, total);
+  else
+    dims[size_t(axis)] = total;
   uint64_t outer = 1, inner = width;
   for (int64_t i = 0; i < axis; ++i) outer *= uint64_t(dims[size_t(i)]);
   for (int64_t i = axis + 1; i < rank; ++i) inner *= uint64_t(dims[size_t(i)]);
@@ -213,14 +239,18 @@ Result<Value> join(StoragePool& pool, std::span<const Value> parts, int64_t axis
 
 Result<Value> cut(StoragePool& pool, const Value& from, int64_t axis, int64_t begin, int64_t end, bool drop) {
   const uint64_t width = width_of(from.dtype);
-  if (!width) return Status(Code::kUnimplemented, "Tensors of " + std::string(dtype_name(from.dtype)) + " cannot be cut.");
+  if (!width)
+    return Status(Code::kUnimplemented,
+                  "Tensors of " + std::string(dtype_name(from.dtype)) + " cannot be cut.");
   ir::Dims dims = from.dims;
   uint64_t outer = 1, inner = width;
   for (int64_t i = 0; i < axis; ++i) outer *= uint64_t(dims[size_t(i)]);
   for (size_t i = size_t(axis) + 1; i < dims.size(); ++i) inner *= uint64_t(dims[i]);
   const uint64_t row = uint64_t(dims[size_t(axis)]) * inner, run = uint64_t(end - begin) * inner;
-  if (drop) dims.erase(dims.begin() + axis);
-  else dims[size_t(axis)] = end - begin;
+  if (drop)
+    dims.erase(dims.begin() + axis);
+  else
+    dims[size_t(axis)] = end - begin;
   if (outer == 1 && run) {  // the bytes lie together: the same memory
     Value out = from;
     out.dims = std::move(dims);
@@ -230,7 +260,8 @@ Result<Value> cut(StoragePool& pool, const Value& from, int64_t axis, int64_t be
   }
   BELAY_ASSIGN(Value out, make_any(pool, from, std::move(dims)));
   for (uint64_t o = 0; run && o < outer; ++o)
-    std::memcpy(static_cast<char*>(out.host) + o * run, static_cast<const char*>(from.host) + o * row + uint64_t(begin) * inner, run);
+    std::memcpy(static_cast<char*>(out.host) + o * run,
+                static_cast<const char*>(from.host) + o * row + uint64_t(begin) * inner, run);
   keep(out, {&from, 1});
   return out;
 }

@@ -6,7 +6,9 @@
 namespace belay::schedule {
 
 void append_type(std::string& key, const Value& value) {
-  const auto word = [&](int64_t number) { key.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  const auto word = [&](int64_t number) {
+    key.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
   word(value.kind);
   word(value.dtype);
   if (!value.is_tensor()) return;
@@ -14,13 +16,15 @@ void append_type(std::string& key, const Value& value) {
   for (const int64_t dim : value.dims) word(dim);
 }
 
-// ---- Session --------------------------------------------------------------------------------------------------------
+// ---- Session
+// --------------------------------------------------------------------------------------------------------
 
 Session::~Session() {
   idle_.clear();  // frames hold storages of the pool
 }
 
-Result<plan::StagePtr> Session::plan_for(ir::GraphId graph, std::span<const std::pair<ir::ValueId, const Value*>> inputs,
+Result<plan::StagePtr> Session::plan_for(ir::GraphId graph,
+                                         std::span<const std::pair<ir::ValueId, const Value*>> inputs,
                                          const std::map<ir::ValueId, ir::ConstantPtr>& known) {
   std::string key;
   for (const auto& [id, value] : inputs) {
@@ -42,7 +46,8 @@ Result<plan::StagePtr> Session::plan_for(ir::GraphId graph, std::span<const std:
       seed.env.types[id] = value->type();
       seed.available.insert(id);
     }
-    for (const ir::NodeId node : shared_.model.graphs[graph].nodes) seed.nodes.push_back(&shared_.model.nodes[node]);
+    for (const ir::NodeId node : shared_.model.graphs[graph].nodes)
+      seed.nodes.push_back(&shared_.model.nodes[node]);
     return shared_.planner.build(seed, shared_.model.graphs[graph].outputs);
   });
 }
@@ -59,7 +64,8 @@ Result<std::vector<Value>> Session::call(ir::GraphId graph, std::span<const Valu
   const ir::Graph& body = shared_.model.graphs[graph];
   std::vector<std::pair<ir::ValueId, const Value*>> begin;
   std::map<ir::ValueId, ir::ConstantPtr> known;
-  for (size_t i = 0; i < body.inputs.size() && i < inputs.size(); ++i) begin.emplace_back(body.inputs[i], &inputs[i]);
+  for (size_t i = 0; i < body.inputs.size() && i < inputs.size(); ++i)
+    begin.emplace_back(body.inputs[i], &inputs[i]);
   for (const ir::ValueId capture : shared_.captures[graph]) {
     // What the outer plan knows small values to be, shapes of the body may depend on.
     const ir::ConstantPtr& constant = outer.stage().env.constants[outer.stage().env.resolve(capture)];
@@ -80,7 +86,8 @@ Result<std::vector<Value>> Session::call(ir::GraphId graph, std::span<const Valu
 Status Session::launch(belay_obj* program, std::span<const belay_binding> bindings) {
   const plan::Hal& hal = shared_.target.hal;
   belay_event done{};
-  belay_status raw = hal.vt->program_launch(hal.host, program, stream_, bindings.data(), bindings.size(), &done);
+  belay_status raw =
+      hal.vt->program_launch(hal.host, program, stream_, bindings.data(), bindings.size(), &done);
   if (raw == BELAY_OK) raw = hal.vt->synchronize(hal.host, done, BELAY_FOREVER);
   if (raw == BELAY_OK) return {};
   Status status = hal.check(raw);
@@ -143,7 +150,8 @@ Status Session::run_engine_op(const ir::Node& node, Frame& frame, std::vector<Va
   return {Code::kUnimplemented, "Nothing runs " + node.label() + "."};
 }
 
-// ---- Frame ----------------------------------------------------------------------------------------------------------
+// ---- Frame
+// ----------------------------------------------------------------------------------------------------------
 
 Value& Frame::slot(ir::ValueId value) { return values_[value]; }
 
@@ -179,9 +187,13 @@ Status Frame::make_values() {
     to.bytes = made.bytes;
     for (const ResultMemory& result : results) {
       const ir::ValueId id = stage_->env.resolve(result.value);
-      if (!visible || to.host || !result.data || std::find(made.members.begin(), made.members.end(), id) == made.members.end()) continue;
+      if (!visible || to.host || !result.data ||
+          std::find(made.members.begin(), made.members.end(), id) == made.members.end())
+        continue;
       const ir::Type& wanted = stage_->env.types[id];
-      if (wanted.dtype == result.tensor->dtype && std::equal(wanted.dims.begin(), wanted.dims.end(), result.tensor->dims, result.tensor->dims + result.tensor->rank))
+      if (wanted.dtype == result.tensor->dtype &&
+          std::equal(wanted.dims.begin(), wanted.dims.end(), result.tensor->dims,
+                     result.tensor->dims + result.tensor->rank))
         to.host = result.data;
     }
     if (!to.host) {
@@ -261,7 +273,8 @@ Status Frame::run_step(const plan::HostStep& step, std::string& key) {
   if (step.kind == plan::HostStep::kRead) {
     Value& value = slot(step.value);
     BELAY_TRY(session_.to_host(value));
-    if (value.dtype == BELAY_DT_STRING) return {Code::kUnimplemented, "Shapes that depend on strings are not supported."};
+    if (value.dtype == BELAY_DT_STRING)
+      return {Code::kUnimplemented, "Shapes that depend on strings are not supported."};
     key.append(static_cast<const char*>(value.host), value.bytes);
     return {};
   }
@@ -269,7 +282,8 @@ Status Frame::run_step(const plan::HostStep& step, std::string& key) {
     BELAY_TRY(run_kernel(step).while_doing("running " + step.node->label()));
   } else {
     std::vector<Value> outputs(step.node->outputs.size());
-    BELAY_TRY(session_.run_engine_op(*step.node, *this, outputs).while_doing("running " + step.node->label()));
+    BELAY_TRY(
+        session_.run_engine_op(*step.node, *this, outputs).while_doing("running " + step.node->label()));
     for (size_t i = 0; i < outputs.size(); ++i)
       if (step.node->outputs[i] != BELAY_NONE) slot(step.node->outputs[i]) = std::move(outputs[i]);
   }
@@ -312,9 +326,11 @@ Status Frame::run_kernel(const plan::HostStep& step) {
       continue;
     }
     const ir::Type& type = stage_->env.types[id];
-    if (!type.concrete()) return {Code::kInternal, "The kernel does not give the shape of its output, which is not known."};
+    if (!type.concrete())
+      return {Code::kInternal, "The kernel does not give the shape of its output, which is not known."};
     void* memory = make(i, type.dims);
-    if (!memory && element_count(type.dims) != 0) return {Code::kResourceExhausted, "There is no memory for an output of " + ir::to_string(type) + "."};
+    if (!memory && element_count(type.dims) != 0)
+      return {Code::kResourceExhausted, "There is no memory for an output of " + ir::to_string(type) + "."};
     args.push_back(reinterpret_cast<uint64_t>(memory));
   }
   StorageRef workspace;
@@ -324,7 +340,8 @@ Status Frame::run_kernel(const plan::HostStep& step) {
   }
   BELAY_TRY(plan::run_on_host(session_.hal(), kernel.kernel->kernel(), args, make));
   for (const ir::ValueId id : kernel.outputs)
-    if (id != BELAY_NONE && !slot(id).kind) return {Code::kInternal, "The kernel left an output without a shape."};
+    if (id != BELAY_NONE && !slot(id).kind)
+      return {Code::kInternal, "The kernel left an output without a shape."};
   return {};
 }
 
@@ -346,7 +363,8 @@ Status Frame::follow(const std::string& key) {
     if (step.kind == plan::HostStep::kRead) {
       const Value& value = slot(step.value);
       auto constant = ir::make_constant(value.dtype, value.dims);
-      if (!constant) return {Code::kResourceExhausted, "There is no memory for a value that shapes depend on."};
+      if (!constant)
+        return {Code::kResourceExhausted, "There is no memory for a value that shapes depend on."};
       if (value.bytes) std::memcpy(const_cast<std::byte*>(constant->data), value.host, value.bytes);
       seed.env.set_constant(step.value, std::move(constant));
       continue;
@@ -357,7 +375,8 @@ Status Frame::follow(const std::string& key) {
       seed.available.insert(id);
     }
   }
-  BELAY_ASSIGN(plan::StagePtr next, session_.shared().planner.build(seed, session_.shared().model.graphs[graph_].outputs));
+  BELAY_ASSIGN(plan::StagePtr next,
+               session_.shared().planner.build(seed, session_.shared().model.graphs[graph_].outputs));
   {
     std::lock_guard lock(before->mutex);
     before->next.emplace_front(key, next);

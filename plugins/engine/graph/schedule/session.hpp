@@ -1,4 +1,5 @@
-// schedule/session.hpp: one run of a graph: stages, host steps, subgraphs. Single-threaded: it belongs to one context.
+// schedule/session.hpp: one run of a graph: stages, host steps, subgraphs. Single-threaded: it belongs to one
+// context.
 #pragma once
 
 #include "schedule/plan_cache.hpp"
@@ -66,7 +67,9 @@ class Frame {
 class Session {
  public:
   Session(Shared& shared, belay_obj* stream)
-      : shared_(shared), stream_(stream), pool_(shared.target.hal, shared.target.device, shared.target.host_visible) {}
+      : shared_(shared),
+        stream_(stream),
+        pool_(shared.target.hal, shared.target.device, shared.target.host_visible) {}
   ~Session();
 
   Shared& shared() { return shared_; }
@@ -74,9 +77,10 @@ class Session {
   const plan::Hal& hal() const { return shared_.target.hal; }
   belay_obj* stream() const { return stream_; }
 
-  // The plan of a graph for inputs (and captures) that look like these. `known`: those whose bytes belong to the key
-  // (an input's default is known by its name).
-  Result<plan::StagePtr> plan_for(ir::GraphId graph, std::span<const std::pair<ir::ValueId, const Value*>> inputs,
+  // The plan of a graph for inputs (and captures) that look like these. `known`: those whose bytes belong to
+  // the key (an input's default is known by its name).
+  Result<plan::StagePtr> plan_for(ir::GraphId graph,
+                                  std::span<const std::pair<ir::ValueId, const Value*>> inputs,
                                   const std::map<ir::ValueId, ir::ConstantPtr>& known);
   // Runs a subgraph with `inputs` for its inputs; captures come from `outer`.
   Result<std::vector<Value>> call(ir::GraphId graph, std::span<const Value> inputs, Frame& outer);
@@ -103,8 +107,10 @@ class Session {
 void append_type(std::string& key, const Value& value);
 
 // The operators of run_engine_op, by family; each gives nothing for an operator that is not its own.
-std::optional<Status> run_sequence_op(const ir::Node& node, Session& session, Frame& frame, std::vector<Value>& outputs);
-std::optional<Status> run_control_op(const ir::Node& node, Session& session, Frame& frame, std::vector<Value>& outputs);
+std::optional<Status> run_sequence_op(const ir::Node& node, Session& session, Frame& frame,
+                                      std::vector<Value>& outputs);
+std::optional<Status> run_control_op(const ir::Node& node, Session& session, Frame& frame,
+                                     std::vector<Value>& outputs);
 
 // Joins tensors of the host along an axis; `fresh`: along a new one.
 Result<Value> join(StoragePool& pool, std::span<const Value> parts, int64_t axis, bool fresh);

@@ -10,7 +10,8 @@ StorageRef::~StorageRef() {
   if (at_ && --at_->refs == 0) at_->pool->give_back(at_);
 }
 
-Result<StorageRef> StoragePool::take(std::vector<std::unique_ptr<Storage>>& free, uint64_t bytes, bool plain) {
+Result<StorageRef> StoragePool::take(std::vector<std::unique_ptr<Storage>>& free, uint64_t bytes,
+                                     bool plain) {
   // The smallest that fits, the latest given back among equals (its lines are still in the cache).
   auto best = free.end();
   for (auto at = free.begin(); at != free.end(); ++at)
@@ -28,7 +29,8 @@ Result<StorageRef> StoragePool::take(std::vector<std::unique_ptr<Storage>>& free
   if (plain) {
     storage->plain = {std::aligned_alloc(64, std::max<uint64_t>(64, storage->capacity)), &std::free};
     storage->host = storage->plain.get();
-    if (!storage->host) return Status(Code::kResourceExhausted, "The host has no " + std::to_string(bytes) + " bytes left.");
+    if (!storage->host)
+      return Status(Code::kResourceExhausted, "The host has no " + std::to_string(bytes) + " bytes left.");
   } else {
     BELAY_ASSIGN(storage->buffer, plan::Buffer::create(hal_, device_, storage->capacity));
     storage->host = host_visible_ ? storage->buffer.host : nullptr;
@@ -86,7 +88,8 @@ Value value_of(const ir::ConstantPtr& constant) {
     out.host = strings->data();
     out.bytes = count * sizeof(belay_str);
     // The text lies in the constant, so both are kept.
-    out.keeper = std::make_shared<std::pair<std::shared_ptr<std::vector<belay_str>>, ir::ConstantPtr>>(strings, constant);
+    out.keeper = std::make_shared<std::pair<std::shared_ptr<std::vector<belay_str>>, ir::ConstantPtr>>(
+        strings, constant);
     return out;
   }
   out.host = const_cast<std::byte*>(constant->data);
@@ -97,7 +100,9 @@ Value value_of(const ir::ConstantPtr& constant) {
 Result<Value> make_tensor(StoragePool& pool, uint32_t dtype, ir::Dims dims) {
   const auto count = element_count(dims);
   const auto bytes = count ? dtype_bytes(dtype, *count) : std::nullopt;
-  if (!bytes) return Status(Code::kInvalidArgument, "A tensor of " + std::string(dtype_name(dtype)) + ir::dims_to_string(dims) + " overflows.");
+  if (!bytes)
+    return Status(Code::kInvalidArgument,
+                  "A tensor of " + std::string(dtype_name(dtype)) + ir::dims_to_string(dims) + " overflows.");
   BELAY_ASSIGN(StorageRef storage, pool.take_host(*bytes));
   Value out;
   out.kind = BELAY_TYPE_TENSOR;

@@ -18,8 +18,9 @@ class StoragePool;
 struct Storage {
   StoragePool* pool = nullptr;
   uint32_t refs = 0;
-  plan::Buffer buffer;                          // of the device, or
-  std::unique_ptr<void, void (*)(void*)> plain{nullptr, nullptr};  // host memory beside a device that the host cannot see
+  plan::Buffer buffer;  // of the device, or
+  std::unique_ptr<void, void (*)(void*)> plain{
+      nullptr, nullptr};  // host memory beside a device that the host cannot see
   void* host = nullptr;
   uint64_t capacity = 0;
   uint64_t last_use = 0;  // run in which it was last taken
@@ -48,7 +49,8 @@ class StorageRef {
 // Recycles the blocks of one context, so that a repeated run allocates nothing.
 class StoragePool {
  public:
-  StoragePool(const plan::Hal& hal, belay_obj* device, bool host_visible) : hal_(hal), device_(device), host_visible_(host_visible) {}
+  StoragePool(const plan::Hal& hal, belay_obj* device, bool host_visible)
+      : hal_(hal), device_(device), host_visible_(host_visible) {}
   StoragePool(const StoragePool&) = delete;
 
   Result<StorageRef> take_device(uint64_t bytes) { return take(device_free_, bytes, false); }
@@ -78,9 +80,9 @@ struct Value {
   void* host = nullptr;         // first byte, where the host sees it
   belay_obj* buffer = nullptr;  // else device memory
   uint64_t offset = 0, bytes = 0;
-  StorageRef storage;                          // keeps the memory; empty: borrowed
-  std::shared_ptr<const void> keeper;          // the same for other memory
-  std::shared_ptr<std::vector<Value>> items;   // of a sequence; of an optional: none or one
+  StorageRef storage;                         // keeps the memory; empty: borrowed
+  std::shared_ptr<const void> keeper;         // the same for other memory
+  std::shared_ptr<std::vector<Value>> items;  // of a sequence; of an optional: none or one
 
   bool is_tensor() const { return kind == BELAY_TYPE_TENSOR; }
   ir::Type type() const;

@@ -76,14 +76,15 @@ void find_meetings(const belay_plan_req& req, Instance& at) {
   }
 }
 
-// In-place pairs: both live in the step where one is made from the other, and only there may they overlap. The bound
-// falls where such a pair meets, so it is found again with the smaller of the two counted once.
+// In-place pairs: both live in the step where one is made from the other, and only there may they overlap.
+// The bound falls where such a pair meets, so it is found again with the smaller of the two counted once.
 uint64_t bound_with_pairs(const belay_plan_req& req, const Instance& at) {
   std::vector<std::pair<uint64_t, uint64_t>> shared;  // (step, bytes that a pair may save there)
   for (uint32_t i = 0; i < at.buffers.size(); ++i)
     for (const uint32_t other : at.buffers[i].pairs)
       if (i < other) {
-        const auto& a = at.buffers[i].begin < at.buffers[other].begin ? at.buffers[other] : at.buffers[i];  // the later
+        const auto& a =
+            at.buffers[i].begin < at.buffers[other].begin ? at.buffers[other] : at.buffers[i];  // the later
         shared.emplace_back(a.begin, std::min(at.buffers[i].bytes, at.buffers[other].bytes));
       }
   std::sort(shared.begin(), shared.end());
@@ -145,7 +146,8 @@ class Placer {
     if (!buffer.bytes) return 0;
     // Over its input, or under its output, nothing more is needed.
     for (const uint32_t other : buffer.pairs)
-      if (done_[other] && at_.buffers[other].bytes && fits(i, out.offsets[other], other, out)) return out.offsets[other];
+      if (done_[other] && at_.buffers[other].bytes && fits(i, out.offsets[other], other, out))
+        return out.offsets[other];
     taken_.clear();
     for (const uint32_t other : buffer.meets)
       if (done_[other] && at_.buffers[other].bytes)
@@ -168,7 +170,9 @@ class Placer {
     if (offset % buffer.align) return false;
     for (const uint32_t other : buffer.meets) {
       if (other == partner || !done_[other]) continue;
-      if (out.offsets[other] < offset + buffer.bytes && offset < out.offsets[other] + at_.buffers[other].bytes) return false;
+      if (out.offsets[other] < offset + buffer.bytes &&
+          offset < out.offsets[other] + at_.buffers[other].bytes)
+        return false;
     }
     return true;
   }
@@ -182,13 +186,15 @@ template <class Key>
 std::vector<uint32_t> ordered(const Instance& at, Key key) {
   std::vector<uint32_t> order(at.buffers.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(at.buffers[a]) < key(at.buffers[b]); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return key(at.buffers[a]) < key(at.buffers[b]); });
   return order;
 }
 
-// The best of several orders; then the buffers that reach highest move forward in the order, one at a time, as long as
-// there is budget and the bound is not reached.
-Placement search(const Instance& at, uint64_t capacity, Clock::time_point deadline, uint64_t seed, const uint32_t* cancel) {
+// The best of several orders; then the buffers that reach highest move forward in the order, one at a time,
+// as long as there is budget and the bound is not reached.
+Placement search(const Instance& at, uint64_t capacity, Clock::time_point deadline, uint64_t seed,
+                 const uint32_t* cancel) {
   using B = Instance::Buffer;
   // Products in double: bytes times steps need not fit 64 bits.
   const std::vector<uint32_t> orders[] = {
@@ -197,7 +203,10 @@ Placement search(const Instance& at, uint64_t capacity, Clock::time_point deadli
       ordered(at, [](const B& b) { return std::tuple(~b.life, ~b.bytes, b.begin); }),
       ordered(at, [](const B& b) { return std::tuple(b.begin, ~b.bytes); }),
       ordered(at, [](const B& b) { return std::tuple(~(b.begin + b.life), ~b.bytes); }),
-      ordered(at, [](const B& b) { return std::tuple(-double(b.bytes) * double(b.bytes) * double(b.life), b.begin); }),
+      ordered(at,
+              [](const B& b) {
+                return std::tuple(-double(b.bytes) * double(b.bytes) * double(b.life), b.begin);
+              }),
   };
   Placer placer(at);
   Placement best;
@@ -224,7 +233,8 @@ Placement search(const Instance& at, uint64_t capacity, Clock::time_point deadli
     for (uint32_t i = 0; i < at.buffers.size(); ++i)
       if (best.offsets[i] + at.buffers[i].bytes == best.peak) top.push_back(i);
     uint32_t moved = top[below(top.size())];
-    if (const auto& meets = at.buffers[moved].meets; !meets.empty() && below(2)) moved = meets[below(meets.size())];
+    if (const auto& meets = at.buffers[moved].meets; !meets.empty() && below(2))
+      moved = meets[below(meets.size())];
     const auto from = std::find(next.begin(), next.end(), moved);
     const auto to = next.begin() + long(below(uint64_t(from - next.begin()) + 1));
     std::rotate(to, from, from + 1);
@@ -238,17 +248,23 @@ Placement search(const Instance& at, uint64_t capacity, Clock::time_point deadli
 }
 
 Status check(const belay_plan_req& req) {
-  const auto wrong = [](uint64_t i, const std::string& what) { return Status(Code::kInvalidArgument, "Buffer " + std::to_string(i) + " " + what + "."); };
+  const auto wrong = [](uint64_t i, const std::string& what) {
+    return Status(Code::kInvalidArgument, "Buffer " + std::to_string(i) + " " + what + ".");
+  };
   std::vector<uint64_t> total(req.arena_count, 0);
   for (uint64_t i = 0; i < req.count; ++i) {
     const uint64_t align = req.align ? req.align[i] : 64;
-    if (!std::has_single_bit(align)) return wrong(i, "has align " + std::to_string(align) + ", want a power of two");
+    if (!std::has_single_bit(align))
+      return wrong(i, "has align " + std::to_string(align) + ", want a power of two");
     const uint32_t arena = req.arena ? req.arena[i] : 0;
-    if (arena >= req.arena_count) return wrong(i, "is in arena " + std::to_string(arena) + " of " + std::to_string(req.arena_count));
+    if (arena >= req.arena_count)
+      return wrong(i, "is in arena " + std::to_string(arena) + " of " + std::to_string(req.arena_count));
     // Even all of them one after another must have an address.
     uint64_t room = 0;
-    if (__builtin_add_overflow(req.bytes[i], align, &room) || __builtin_add_overflow(total[arena], room, &total[arena]))
-      return wrong(i, "of " + std::to_string(req.bytes[i]) + " bytes does not fit into 2^64 bytes with those before it");
+    if (__builtin_add_overflow(req.bytes[i], align, &room) ||
+        __builtin_add_overflow(total[arena], room, &total[arena]))
+      return wrong(i, "of " + std::to_string(req.bytes[i]) +
+                          " bytes does not fit into 2^64 bytes with those before it");
     if (req.fixed_offset && req.fixed_offset[i] != BELAY_OFFSET_FREE) {
       if (req.fixed_offset[i] % align || req.fixed_offset[i] + req.bytes[i] < req.bytes[i])
         return wrong(i, "is fixed at " + std::to_string(req.fixed_offset[i]) + ", which does not suit it");
@@ -304,7 +320,8 @@ Status plan(const belay_plan_req& req, belay_plan_result& result) {
     }
     if (req.in_place_count) at.lower_bound = bound_with_pairs(req, at);
     // The budget is shared out: an arena may use what those before it left.
-    const Placement made = search(at, req.capacity ? req.capacity[a] : 0, begin + budget * (a + 1) / arenas.size(), req.seed, req.cancel);
+    const Placement made = search(at, req.capacity ? req.capacity[a] : 0,
+                                  begin + budget * (a + 1) / arenas.size(), req.seed, req.cancel);
     for (uint32_t i = 0; i < at.buffers.size(); ++i) result.offset[at.buffers[i].id] = made.offsets[i];
     result.peak[a] = made.peak;
     result.lower_bound[a] = at.lower_bound;

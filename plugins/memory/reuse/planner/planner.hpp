@@ -1,5 +1,6 @@
-// planner.hpp: places buffers with known lifetimes in arenas, near the least memory possible. Arithmetic only: pure, and
-// the same answer for equal requests with equal seeds where the budget does not end the search.
+// planner.hpp: places buffers with known lifetimes in arenas, near the least memory possible. Arithmetic
+// only: pure, and the same answer for equal requests with equal seeds where the budget does not end the
+// search.
 #pragma once
 
 #include <belay/abi/memory_policy.h>

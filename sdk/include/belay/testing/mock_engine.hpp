@@ -1,10 +1,10 @@
-// belay/testing/mock_engine.hpp: Google Mock classes for the tables of belay/abi/engine.h. Without expectations
-// (NiceMock) an engine loads a model without inputs and outputs that runs and does nothing.
+// belay/testing/mock_engine.hpp: Google Mock classes for the tables of belay/abi/engine.h. Without
+// expectations (NiceMock) an engine loads a model without inputs and outputs that runs and does nothing.
 #pragma once
 
 #include <belay/abi/engine.h>
-#include <belay/testing/table.hpp>
 #include <gmock/gmock.h>
+#include <belay/testing/table.hpp>
 
 #include <memory>
 
@@ -33,7 +33,8 @@ class MockContext {
     struct T {
       static MockContext& of(belay_obj* o) { return *static_cast<MockContext*>(o->impl); }
       static belay_status give(belay_obj* o, const Status& status) {
-        return status.code() == Code::kDeferred ? belay_status(BELAY_DEFERRED) : status_of(of(o).host, status);
+        return status.code() == Code::kDeferred ? belay_status(BELAY_DEFERRED)
+                                                : status_of(of(o).host, status);
       }
       static belay_status set_input(belay_obj* o, uint64_t i, const belay_datum* datum) BELAY_NOEXCEPT {
         return give(o, of(o).set_input(i, datum));
@@ -123,9 +124,10 @@ class MockExecutable {
 class MockEngine {
  public:
   explicit MockEngine(const belay_host* host = nullptr) : host(host) {
-    ON_CALL(*this, load).WillByDefault([this](const belay_load_req&) -> Result<std::unique_ptr<MockExecutable>> {
-      return std::unique_ptr<MockExecutable>(new ::testing::NiceMock<MockExecutable>(this->host));
-    });
+    ON_CALL(*this, load)
+        .WillByDefault([this](const belay_load_req&) -> Result<std::unique_ptr<MockExecutable>> {
+          return std::unique_ptr<MockExecutable>(new ::testing::NiceMock<MockExecutable>(this->host));
+        });
   }
   virtual ~MockEngine() { died(); }
 

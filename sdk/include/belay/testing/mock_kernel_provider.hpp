@@ -1,10 +1,10 @@
-// belay/testing/mock_kernel_provider.hpp: a Google Mock class for belay_kernel_provider_vt. Without expectations
-// (NiceMock) it serves every device with score 500 and claims nothing.
+// belay/testing/mock_kernel_provider.hpp: a Google Mock class for belay_kernel_provider_vt. Without
+// expectations (NiceMock) it serves every device with score 500 and claims nothing.
 #pragma once
 
 #include <belay/abi/kernel_provider.h>
-#include <belay/testing/table.hpp>
 #include <gmock/gmock.h>
+#include <belay/testing/table.hpp>
 
 namespace belay::testing {
 
@@ -26,11 +26,15 @@ class MockKernelProvider {
   static const belay_kernel_provider_vt& table() {
     struct T {
       static MockKernelProvider& of(belay_obj* o) { return *static_cast<MockKernelProvider*>(o->impl); }
-      static uint32_t serves(belay_obj* o, const belay_device_info* info) BELAY_NOEXCEPT { return of(o).serves(*info); }
-      static belay_status claim(belay_obj* o, const belay_claim_req* req, const belay_claim_sink* sink) BELAY_NOEXCEPT {
+      static uint32_t serves(belay_obj* o, const belay_device_info* info) BELAY_NOEXCEPT {
+        return of(o).serves(*info);
+      }
+      static belay_status claim(belay_obj* o, const belay_claim_req* req,
+                                const belay_claim_sink* sink) BELAY_NOEXCEPT {
         return status_of(of(o).host, of(o).claim(*req, *sink));
       }
-      static belay_status prepare(belay_obj* o, const belay_prepare_req* req, belay_prepared* out) BELAY_NOEXCEPT {
+      static belay_status prepare(belay_obj* o, const belay_prepare_req* req,
+                                  belay_prepared* out) BELAY_NOEXCEPT {
         return status_of(of(o).host, of(o).prepare(*req, out));
       }
       static void release(belay_obj* o, void* handle) BELAY_NOEXCEPT { of(o).release(handle); }

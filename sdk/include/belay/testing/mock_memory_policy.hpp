@@ -1,11 +1,11 @@
-// belay/testing/mock_memory_policy.hpp: a Google Mock class for belay_memory_policy_vt. Without expectations (NiceMock)
-// it serves all classes and every slot succeeds without an answer; slots that a policy lacks are left out of the table
-// with TableBuilder.
+// belay/testing/mock_memory_policy.hpp: a Google Mock class for belay_memory_policy_vt. Without expectations
+// (NiceMock) it serves all classes and every slot succeeds without an answer; slots that a policy lacks are
+// left out of the table with TableBuilder.
 #pragma once
 
 #include <belay/abi/memory_policy.h>
-#include <belay/testing/table.hpp>
 #include <gmock/gmock.h>
+#include <belay/testing/table.hpp>
 
 #include <functional>
 
@@ -14,7 +14,8 @@ namespace belay::testing {
 class MockMemoryPolicy {
  public:
   explicit MockMemoryPolicy(const belay_host* host = nullptr) : host(host) {
-    ON_CALL(*this, serves).WillByDefault(::testing::Return(BELAY_POLICY_PLAN | BELAY_POLICY_PLACE | BELAY_POLICY_BIND));
+    ON_CALL(*this, serves)
+        .WillByDefault(::testing::Return(BELAY_POLICY_PLAN | BELAY_POLICY_PLACE | BELAY_POLICY_BIND));
   }
   virtual ~MockMemoryPolicy() { died(); }
 
@@ -39,22 +40,26 @@ inline const belay_memory_policy_vt& MockMemoryPolicy::table() {
     static MockMemoryPolicy& of(belay_obj* o) { return *static_cast<MockMemoryPolicy*>(o->impl); }
     static belay_status give(belay_obj* o, const Status& status) { return status_of(of(o).host, status); }
     static uint64_t serves(belay_obj* o) BELAY_NOEXCEPT { return of(o).serves(); }
-    static belay_status plan(belay_obj* o, const belay_plan_req* req, belay_plan_result* result) BELAY_NOEXCEPT {
+    static belay_status plan(belay_obj* o, const belay_plan_req* req,
+                             belay_plan_result* result) BELAY_NOEXCEPT {
       return give(o, of(o).plan(*req, result));
     }
     static belay_status place(belay_obj* o, const belay_place_req* req, belay_placed* out) BELAY_NOEXCEPT {
       return give(o, of(o).place(*req, out));
     }
-    static belay_status release(belay_obj* o, uint64_t cookie, const belay_event* uses, uint64_t n) BELAY_NOEXCEPT {
+    static belay_status release(belay_obj* o, uint64_t cookie, const belay_event* uses,
+                                uint64_t n) BELAY_NOEXCEPT {
       return give(o, of(o).release(cookie, uses, n));
     }
-    static belay_status segment_add(belay_obj* o, uint64_t segment, uint64_t bytes, uint64_t heap) BELAY_NOEXCEPT {
+    static belay_status segment_add(belay_obj* o, uint64_t segment, uint64_t bytes,
+                                    uint64_t heap) BELAY_NOEXCEPT {
       return give(o, of(o).segment_add(segment, bytes, heap));
     }
     static belay_status segment_remove(belay_obj* o, uint64_t segment) BELAY_NOEXCEPT {
       return give(o, of(o).segment_remove(segment));
     }
-    static belay_status trim(belay_obj* o, uint64_t bytes, void (*each)(void*, uint64_t), void* user) BELAY_NOEXCEPT {
+    static belay_status trim(belay_obj* o, uint64_t bytes, void (*each)(void*, uint64_t),
+                             void* user) BELAY_NOEXCEPT {
       return give(o, of(o).trim(bytes, [&](uint64_t segment) { each(user, segment); }));
     }
     static belay_status bind(belay_obj* o, const belay_bind_req* req, belay_bound* out) BELAY_NOEXCEPT {
