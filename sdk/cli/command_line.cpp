@@ -288,6 +288,9 @@ class CommandLine {
                     "  belay bench model.onnx --shape x=1x3x320x320 --callers 4 --json");
     app->add_option("model", bench_.model, "The model's file")->type_name("MODEL");
     add_inputs(app, bench_.inputs);
+    app->add_option("--test-data", bench_.inputs.test_data, "Take input_N.pb from this folder")
+        ->type_name("DIR")
+        ->group("Inputs");
     app->add_option("--threads", bench_.threads, "Threads of the engine (all cores); sets engine.threads")
         ->type_name("N")
         ->group("Measurement");

@@ -28,20 +28,20 @@ std::string file_name(const std::string& name, size_t index) {
   return out.substr(0, 200);
 }
 
-struct Result_ {
+struct Answer {  // one output of the run
   std::string name;
   HostDatum datum;
   std::vector<std::string> files;
   std::optional<Comparison> comparison;
 };
 
-void write_files(const RunOptions& options, std::vector<Result_>& results) {
+void write_files(const RunOptions& options, std::vector<Answer>& results) {
   std::error_code error;
   fs::create_directories(options.output_dir, error);
   if (error) fail_input("The folder '" + options.output_dir + "' cannot be made: " + error.message() + ".");
   std::vector<std::string> used;
   for (size_t i = 0; i < results.size(); ++i) {
-    Result_& result = results[i];
+    Answer& result = results[i];
     std::string stem = file_name(result.name, i);
     if (std::find(used.begin(), used.end(), stem) != used.end()) stem += "_" + std::to_string(i);
     used.push_back(stem);
@@ -61,8 +61,7 @@ void write_files(const RunOptions& options, std::vector<Result_>& results) {
   }
 }
 
-void compare_with(const RunOptions& options, const std::vector<IoInfo>& infos,
-                  std::vector<Result_>& results) {
+void compare_with(const RunOptions& options, const std::vector<IoInfo>& infos, std::vector<Answer>& results) {
   const std::vector<std::string> files = numbered_files(options.inputs.test_data, "output_");
   if (files.empty()) fail_input("'" + options.inputs.test_data + "' holds no output_0.pb to compare with.");
   if (files.size() > results.size())
@@ -118,7 +117,7 @@ Exit run(const RunOptions& options, Output& output) {
     }
   }
 
-  std::vector<Result_> results;
+  std::vector<Answer> results;
   for (size_t i = 0; i < model.outputs().size(); ++i)
     results.push_back({model.outputs()[i].name, runtime.fetch(context.output(i)), {}, {}});
   if (!options.output_dir.empty()) write_files(options, results);
@@ -128,7 +127,7 @@ Exit run(const RunOptions& options, Output& output) {
   const double median = times[times.size() / 2];
   const std::string device = options.common.device.empty() ? runtime.default_device() : options.common.device;
   const bool equal = std::all_of(results.begin(), results.end(),
-                                 [](const Result_& r) { return !r.comparison || r.comparison->equal; });
+                                 [](const Answer& r) { return !r.comparison || r.comparison->equal; });
 
   if (output.json) {
     ordered_json json{{"model", options.model},
@@ -141,7 +140,7 @@ Exit run(const RunOptions& options, Output& output) {
       one["from"] = input.from;
       json["inputs"].push_back(std::move(one));
     }
-    for (const Result_& result : results) {
+    for (const Answer& result : results) {
       ordered_json one{{"name", result.name}};
       one.update(datum_json(result.datum));
       one["files"] = result.files;
@@ -170,7 +169,7 @@ Exit run(const RunOptions& options, Output& output) {
       table.row({"input ", printable(model.inputs()[input.index].name), type_text(input.datum),
                  printable(input.from)});
     text += table.text();
-    for (const Result_& result : results) {
+    for (const Answer& result : results) {
       text += "output  " + printable(result.name) + "  " + type_text(result.datum);
       for (const std::string& file : result.files) text += "  -> " + printable(file);
       text += "\n";
