@@ -23,7 +23,7 @@ Device::Device(const belay_host& host, Ticks& ticks, const Options& options, uin
       short_name_("cpu" + std::to_string(index)),
       memory_(name_, options.memory_bytes, options.huge_pages),
       tick_(ticks.attach(*this)),
-      lanes_(options.threads),
+      lanes_(host, options.threads),
       sharing_(*this, options.threads),
       workers_(*this, options.threads, options.blocking_threads) {
   AsymmetricFence::prepare();

@@ -1,7 +1,5 @@
 #include "lanes.h"
 
-#include "sync.h"
-
 #include <algorithm>
 
 namespace belay::cpu {
@@ -12,15 +10,17 @@ constexpr uint64_t kAgeingStep = 10'000'000;  // ns
 // After so long in line a lane is granted: nobody who happens to be awake goes before.
 constexpr uint64_t kStarving = 2'000'000;  // ns
 
+int64_t aged(const LaneWaiter& w, uint64_t now) {
+  return w.priority + int64_t(now > w.since ? (now - w.since) / kAgeingStep : 0);
+}
+
 }  // namespace
 
 LaneWaiter* Lanes::first_in_line(uint64_t now) {
-  const auto aged = [now](const LaneWaiter& w) {
-    return w.priority + int64_t(now > w.since ? (now - w.since) / kAgeingStep : 0);
-  };
   LaneWaiter* best = nullptr;
   for (LaneWaiter* w = first_; w; w = w->next)
-    if (!best || aged(*w) > aged(*best) || (aged(*w) == aged(*best) && w->since < best->since)) best = w;
+    if (!best || aged(*w, now) > aged(*best, now) || (aged(*w, now) == aged(*best, now) && w->since < best->since))
+      best = w;
   return best;
 }
 
@@ -34,7 +34,7 @@ void Lanes::unlink(LaneWaiter& waiter) {
 }
 
 void Lanes::wake_locked() {
-  const uint64_t now = clock_ns();
+  const uint64_t now = host_.now_ns(&host_);
   LaneWaiter* const waiter = first_in_line(now);
   if (!waiter) return;
   int64_t free = free_.load(std::memory_order_seq_cst);
@@ -50,6 +50,7 @@ void Lanes::wake_locked() {
     ++waking_;
   }
   unlink(*waiter);
+  waiter->urgency = aged(*waiter, now);
   waiter->state = starving ? LaneWaiter::State::kGranted : LaneWaiter::State::kFired;
   waiter->fire(*waiter);
 }
@@ -61,8 +62,10 @@ void Lanes::wake_one() {
 
 void Lanes::hand_over() {
   std::lock_guard lock(mutex_);
-  if (LaneWaiter* const waiter = first_in_line(clock_ns())) {
+  const uint64_t now = host_.now_ns(&host_);
+  if (LaneWaiter* const waiter = first_in_line(now)) {
     unlink(*waiter);
+    waiter->urgency = aged(*waiter, now);
     waiter->state = LaneWaiter::State::kGranted;
     waiter->fire(*waiter);
   } else {
@@ -72,7 +75,7 @@ void Lanes::hand_over() {
 
 bool Lanes::wait(LaneWaiter& waiter) {
   std::lock_guard lock(mutex_);
-  if (waiter.since == 0) waiter.since = clock_ns();
+  if (waiter.since == 0) waiter.since = host_.now_ns(&host_);
   waiter.previous = nullptr;
   waiter.next = first_;
   if (first_) first_->previous = &waiter;
@@ -91,9 +94,11 @@ bool Lanes::wait(LaneWaiter& waiter) {
   return true;
 }
 
-LaneWaiter::State Lanes::arrive(LaneWaiter& waiter, bool done) {
+Lanes::Arrival Lanes::arrive(LaneWaiter& waiter, bool done) {
   std::lock_guard lock(mutex_);
   const LaneWaiter::State state = waiter.state;
+  const bool fired = state == LaneWaiter::State::kFired || state == LaneWaiter::State::kGranted;
+  const Arrival arrival{state, fired ? std::max(waiter.urgency, waiter.priority) : waiter.priority};
   waiter.state = LaneWaiter::State::kAway;
   if (done || state == LaneWaiter::State::kGranted) waiter.since = 0;
   if (state == LaneWaiter::State::kWaiting) unlink(waiter);
@@ -102,7 +107,7 @@ LaneWaiter::State Lanes::arrive(LaneWaiter& waiter, bool done) {
     // The caller takes one lane, unless it has no use for it; more may have become free meanwhile.
     if (done || free_.load(std::memory_order_seq_cst) > 1) wake_locked();
   }
-  return state;
+  return arrival;
 }
 
 }  // namespace belay::cpu

@@ -3,7 +3,7 @@
 // enters foreign code. Light operations (a small copy) need none, so they are never behind a long one.
 #pragma once
 
-#include "packet.h"
+#include <belay/abi/host.h>
 
 #include <atomic>
 #include <cstdint>
@@ -21,7 +21,8 @@ struct LaneWaiter {
   // Called once under the lanes' lock, after unlinking: come and try again. Short; touches the waiter last.
   void (*fire)(LaneWaiter&) noexcept = nullptr;
 
-  uint64_t since = 0;  // when it began to wait; kept over several attempts
+  uint64_t since = 0;    // when it began to wait; kept over several attempts
+  int64_t urgency = 0;   // its priority with its age, when it was fired
   enum class State : uint8_t { kAway, kWaiting, kFired, kGranted } state = State::kAway;
   LaneWaiter* next = nullptr;
   LaneWaiter* previous = nullptr;
@@ -31,7 +32,8 @@ class Lanes {
  public:
   static constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
-  explicit Lanes(uint64_t count) : free_(int64_t(count)) {}
+  // The host's clock tells how long somebody waits.
+  Lanes(const belay_host& host, uint64_t count) : host_(host), free_(int64_t(count)) {}
 
   // Not while someone of a higher priority waits; otherwise a running thread goes before one that must first wake up.
   bool try_acquire(int64_t priority) {
@@ -55,9 +57,13 @@ class Lanes {
 
   // Puts the waiter in line. False: a lane is free, try again. Afterwards arrive().
   bool wait(LaneWaiter& waiter);
-  // The waiter does not wait any more, fired or not; gives the state it was in: kGranted: a lane is the caller's now;
-  // kWaiting: it has not been fired. `done`: it needs none for the time being, so its age starts anew next time.
-  LaneWaiter::State arrive(LaneWaiter& waiter, bool done);
+  struct Arrival {
+    LaneWaiter::State was;  // kGranted: a lane is the caller's now; kWaiting: it had not been fired
+    int64_t urgency;        // at least its priority; more where it was fired with age
+  };
+  // The waiter does not wait any more, fired or not. `done`: it needs no lane for the time being, so its age starts anew
+  // next time.
+  Arrival arrive(LaneWaiter& waiter, bool done);
 
  private:
   void wake_one();
@@ -65,6 +71,7 @@ class Lanes {
   void unlink(LaneWaiter& waiter);
   void wake_locked();
 
+  const belay_host& host_;
   alignas(64) std::atomic<int64_t> free_;
   std::atomic<uint32_t> waiting_{0};
   std::atomic<int64_t> top_priority_{kLowest};

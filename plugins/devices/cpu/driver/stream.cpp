@@ -59,10 +59,12 @@ void Stream::retire() {
   // Left over only where a circle of waits stops the stream for ever.
   while (const Packet* const packet = next_packet()) {
     if (packet->kind != Kind::kFiller) device_.skip(*packet);
-    if (in_spill_)
+    if (in_spill_) {
       spill_.pop(packet->slots);
-    else
+      in_spill_ = false;
+    } else {
       head_position_ += packet->slots;
+    }
   }
   if (blocked_waiter_.on) {
     if (blocked_waiter_.on->remove(blocked_waiter_)) unref();
@@ -174,7 +176,6 @@ void Stream::after_release() {
 
 // ---- the owner of the token -----------------------------------------------------------------------------------------
 const Packet* Stream::next_packet() {
-  in_spill_ = false;
   if (head_position_ != tail_seen_) return &ring_[head_position_ & mask_];
   tail_seen_ = tail_.load(std::memory_order_acquire);
   if (head_position_ != tail_seen_) return &ring_[head_position_ & mask_];
@@ -195,8 +196,11 @@ bool Stream::affordable(const Packet& packet, const RunRules& rules) {
 Stop Stream::run(Exec& exec, uint64_t limit, const RunRules& rules) {
   uint64_t value = reached();
   while (value < limit) {
-    const Packet* const packet = next_packet();
-    if (!packet) return Stop::kEmpty;
+    const Packet* packet = &ring_[head_position_ & mask_];
+    if (head_position_ == tail_seen_) [[unlikely]] {
+      packet = next_packet();
+      if (!packet) return Stop::kEmpty;
+    }
     if (packet->flags != 0) [[unlikely]] {
       if (packet->kind == Kind::kFiller) {
         head_position_ += packet->slots;
@@ -214,12 +218,13 @@ Stop Stream::run(Exec& exec, uint64_t limit, const RunRules& rules) {
       if (packet->flags & kWorkerOnly && !rules.worker) return Stop::kForWorker;
     }
     if (packet->cost_ns >= kHeavy && !(packet->flags & kWorkerOnly)) {
+      const int64_t urgency = std::max(priority_, rules.urgency);
       if (exec.thread->lane != &device_) {
-        if (!device_.lanes().try_acquire(priority_)) [[unlikely]]
+        if (!device_.lanes().try_acquire(urgency)) [[unlikely]]
           return Stop::kNoLane;
         exec.thread->lane = &device_;
       }
-      if (device_.lanes().top_priority() > priority_ || (rules.worker && device_.workers().preempts(*this)))
+      if (device_.lanes().top_priority() > urgency || (rules.worker && device_.workers().top_priority() > urgency))
           [[unlikely]]
         return Stop::kPreempted;
     }
@@ -234,6 +239,7 @@ Stop Stream::run(Exec& exec, uint64_t limit, const RunRules& rules) {
     const uint16_t slots = packet->slots;
     if (in_spill_) [[unlikely]] {
       spill_.pop(slots);
+      in_spill_ = false;
     } else {
       head_position_ += slots;
       head_.store(head_position_, std::memory_order_release);

@@ -33,6 +33,7 @@ enum class Stop {
 // What a thread that runs a stream must look at.
 struct RunRules {
   bool worker = false;     // may run foreign code; gives way to higher priorities
+  int64_t urgency = Lanes::kLowest;  // of who runs it, where age has raised it above the stream's priority
   bool timed = false;      // has until `deadline`, by the host's clock
   uint64_t deadline = 0;
 };

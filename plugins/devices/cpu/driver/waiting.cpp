@@ -159,7 +159,7 @@ class Helper {
     const auto changed = [&] {
       if (timeline.reached() >= value) return true;
       if (why == SleepFor::kLane) {
-        if (!lanes.try_acquire(stream->priority())) return false;
+        if (!lanes.try_acquire(std::max(stream->priority(), rules_.urgency))) return false;
         me_.lane = &device_;
         return true;
       }
@@ -202,9 +202,11 @@ class Helper {
     }
     // Taking the timeline's lock also waits for a firing that has begun and still looks at the sleeper.
     if (asleep) timeline.remove(sleeper);
-    if (asleep && why == SleepFor::kLane &&
-        lanes.arrive(sleeper_lane_, timeline.reached() >= value) == LaneWaiter::State::kGranted)
-      me_.lane = &device_;
+    if (asleep && why == SleepFor::kLane) {
+      const auto [was, urgency] = lanes.arrive(sleeper_lane_, timeline.reached() >= value);
+      if (was == LaneWaiter::State::kGranted) me_.lane = &device_;
+      rules_.urgency = std::max(rules_.urgency, urgency);
+    }
     if (!asleep && rules_.timed) late = device_.now_ns() >= rules_.deadline;
     const bool reached = timeline.reached() >= value;
     timeline.unref();

@@ -93,10 +93,6 @@ Status Workers::ensure_one() {
                                         "limit of processes (ulimit -u)."};
 }
 
-bool Workers::preempts(const Stream& stream) const {
-  return top_priority_.load(std::memory_order_relaxed) > stream.priority();
-}
-
 void Workers::enter_foreign() {
   foreign_.fetch_add(1, std::memory_order_relaxed);
   bool more = false;
@@ -109,13 +105,14 @@ void Workers::enter_foreign() {
 
 void Workers::leave_foreign() { foreign_.fetch_sub(1, std::memory_order_relaxed); }
 
-Stream* Workers::take_ready() {
+Stream* Workers::take_ready(int64_t* urgency) {
   if (ready_.empty()) return nullptr;
   const uint64_t now = device_.now_ns();
   size_t best = 0;
   for (size_t i = 1; i < ready_.size(); ++i)
     if (aged_priority(*ready_[i], now) > aged_priority(*ready_[best], now)) best = i;  // equal ones: first come
   Stream* const stream = ready_[best];
+  *urgency = aged_priority(*stream, now);
   ready_.erase(ready_.begin() + ptrdiff_t(best));
   int64_t top = std::numeric_limits<int64_t>::min();
   for (const Stream* s : ready_) top = std::max(top, s->priority());
@@ -125,6 +122,7 @@ Stream* Workers::take_ready() {
 
 bool Workers::run_something(Exec& exec) {
   Stream* stream = nullptr;
+  int64_t urgency = 0;
   DueCompletion* due = nullptr;
   bool more = false;
   {
@@ -134,7 +132,7 @@ bool Workers::run_something(Exec& exec) {
       due_first_ = due->next;
       if (!due_first_) due_last_ = nullptr;
     } else {
-      stream = take_ready();
+      stream = take_ready(&urgency);
     }
     more = due_first_ || !ready_.empty();
   }
@@ -150,7 +148,7 @@ bool Workers::run_something(Exec& exec) {
     return true;
   }
   if (stream) {
-    run_stream(exec, *stream);
+    run_stream(exec, *stream, urgency);
     device_.give_lane_back(*exec.thread);
     stream->unref();
     return true;
@@ -158,18 +156,23 @@ bool Workers::run_something(Exec& exec) {
   return device_.sharing().help(exec);
 }
 
-void Workers::run_stream(Exec& exec, Stream& stream) {
+void Workers::run_stream(Exec& exec, Stream& stream, int64_t urgency) {
   stream.in_ready_list.exchange(false, std::memory_order_acq_rel);
-  if (stream.reached() >= stream.flushed()) return leave_line(exec, stream, true);
+  if (stream.reached() >= stream.flushed()) {
+    leave_line(exec, stream, true);
+    return;
+  }
   if (!stream.try_acquire(*exec.thread)) {
     stream.want_worker();  // its owner hands it back to us at release ...
-    if (stream.owner() || !stream.try_acquire(*exec.thread))  // ... unless it did so in this moment
-      return leave_line(exec, stream, false);
+    if (stream.owner() || !stream.try_acquire(*exec.thread)) {  // ... unless it did so in this moment
+      leave_line(exec, stream, false);
+      return;
+    }
   }
-  leave_line(exec, stream, false);
+  urgency = std::max(urgency, leave_line(exec, stream, false));
   exec.stream = &stream;
   exec.api.stream = uint32_t(stream.id());
-  const RunRules rules{.worker = true};
+  const RunRules rules{.worker = true, .urgency = urgency};
   for (;;) {
     const Stop stop = stream.run(exec, stream.flushed(), rules);
     if (stop == Stop::kBlocked) {
@@ -195,7 +198,7 @@ void Workers::run_stream(Exec& exec, Stream& stream) {
     }
     stream.release();
     if (stop == Stop::kPreempted) {
-      if (exec.thread->lane == &device_ && device_.lanes().top_priority() > stream.priority()) {
+      if (exec.thread->lane == &device_ && device_.lanes().top_priority() > urgency) {
         exec.thread->lane = nullptr;
         device_.lanes().hand_over();
       }
@@ -208,17 +211,18 @@ void Workers::run_stream(Exec& exec, Stream& stream) {
 }
 
 // The stream is in hand, so it waits for a lane no more; the owner of its token may put it in line again.
-void Workers::leave_line(Exec& exec, Stream& stream, bool done) {
-  const LaneWaiter::State was = device_.lanes().arrive(stream.lane_wait, done);
+int64_t Workers::leave_line(Exec& exec, Stream& stream, bool done) {
+  const auto [was, urgency] = device_.lanes().arrive(stream.lane_wait, done);
   if (was == LaneWaiter::State::kWaiting) {
     stream.in_line.store(false, std::memory_order_release);
     stream.unref();  // the line's reference; firing would have given it back
   }
-  if (was != LaneWaiter::State::kGranted) return;
+  if (was != LaneWaiter::State::kGranted) return urgency;
   if (exec.thread->lane == &device_)
     device_.lanes().release();  // one is enough
   else
     exec.thread->lane = &device_;
+  return urgency;
 }
 
 void Workers::idle(uint32_t seen) {

@@ -44,8 +44,8 @@ class Workers {
   // Makes sure that there is a worker at all. RESOURCE_EXHAUSTED: the system gives no thread.
   Status ensure_one();
 
-  // True when a worker that runs `stream` shall give way to a stream of a higher priority.
-  bool preempts(const Stream& stream) const;
+  // Of the streams that are ready; a worker gives way to a higher one.
+  int64_t top_priority() const { return top_priority_.load(std::memory_order_relaxed); }
 
   // A worker enters and leaves foreign code, which may block: another one takes over the rest.
   void enter_foreign();
@@ -57,9 +57,11 @@ class Workers {
  private:
   void main(uint64_t index);
   bool run_something(Exec& exec);
-  void run_stream(Exec& exec, Stream& stream);
-  void leave_line(Exec& exec, Stream& stream, bool done);
-  Stream* take_ready();          // with the lock held
+  // `urgency`: the stream's priority with its age.
+  void run_stream(Exec& exec, Stream& stream, int64_t urgency);
+  // The same, where it has waited for a lane as well.
+  int64_t leave_line(Exec& exec, Stream& stream, bool done);
+  Stream* take_ready(int64_t* urgency);  // with the lock held
   void announce(uint64_t count, bool wake);
   bool spawn();                  // with the lock held
   void idle(uint32_t seen);

@@ -287,6 +287,34 @@ TEST_F(WaitingTest, HigherPrioritiesComeFirstOnAWorker) {
   for (TestStream* s : {&low, &high, &middle, &first}) ASSERT_TRUE(s->synchronize().ok());
 }
 
+TEST_F(WaitingTest, WhoWaitsLongIsServedBeforeAHigherPriority) {
+  config.set("threads", 1);
+  TestStream low = stream(0, -3), high = stream(0, 5), first = stream();
+  std::string order;
+  TestKernel l("l", [&](auto, auto) -> belay_status { return order += 'l', BELAY_OK; }, 50'000);
+  TestKernel h("h", [&](auto, auto) -> belay_status { return order += 'h', BELAY_OK; }, 50'000);
+  Gate gate;
+  TestKernel hold("hold", [&](auto, auto) -> belay_status { return gate.pass(), BELAY_OK; });
+  ASSERT_TRUE(first.launch(hold).ok());
+  ASSERT_TRUE(first.flush().ok());
+  gate.wait_reached();
+  ASSERT_TRUE(low.launch(l).ok());
+  Done done[2];
+  ASSERT_TRUE(low.on_reached(1, done[0].completion()).ok());
+  std::thread probe([&] { EXPECT_EQ(low.synchronize(1, 100).code(), Code::kDeadlineExceeded); });
+  for (int i = 0; i < 100; ++i) {  // ten levels of age, once it waits
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    host.advance(10'000'000);
+  }
+  probe.join();
+  ASSERT_TRUE(high.launch(h).ok());
+  ASSERT_TRUE(high.on_reached(1, done[1].completion()).ok());
+  gate.open();
+  for (Done& d : done) d.wait();
+  EXPECT_EQ(order, "lh");
+  for (TestStream* s : {&low, &high, &first}) ASSERT_TRUE(s->synchronize().ok());
+}
+
 TEST_F(WaitingTest, ThreadsBoundTheSumOverWorkersAndCallers) {
   config.set("threads", 2);
   std::vector<TestStream> streams;
