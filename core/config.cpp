@@ -4,9 +4,9 @@
 #include "core/text.h"
 #include "core/value.h"
 
+#include <sys/auxv.h>
 #include <algorithm>
 #include <filesystem>
-#include <sys/auxv.h>
 
 namespace belay::core {
 namespace {
@@ -14,12 +14,22 @@ namespace {
 const std::vector<Field>& plugin_fields() {
   using T = FieldType;
   static const std::vector<Field>* fields = new std::vector<Field>{
-      {.key = "use", .type = T::kStringList, .doc = "keys to take of the plugin, e.g. \"belay.driver/1:cpu\"; not set: all"},
-      {.key = "isolation", .type = T::kString, .default_value = "\"in-process\"", .doc = "where the plugin runs",
+      {.key = "use",
+       .type = T::kStringList,
+       .doc = "keys to take of the plugin, e.g. \"belay.driver/1:cpu\"; not set: all"},
+      {.key = "isolation",
+       .type = T::kString,
+       .default_value = "\"in-process\"",
+       .doc = "where the plugin runs",
        .choices = {"in-process"}},
-      {.key = "optional", .type = T::kBool, .default_value = "false",
+      {.key = "optional",
+       .type = T::kBool,
+       .default_value = "false",
        .doc = "the runtime starts without the plugin when it fails"},
-      {.key = "path", .type = T::kString, .doc = "its library, absolute; needs [runtime] allow_external", .flags = kPath},
+      {.key = "path",
+       .type = T::kString,
+       .doc = "its library, absolute; needs [runtime] allow_external",
+       .flags = kPath},
       {.key = "config", .type = T::kTable, .doc = "the keys of the plugin's manifest"}};
   return *fields;
 }
@@ -38,7 +48,8 @@ std::vector<std::string> split_path(std::string_view path) {
       parts.back() += path[i];
     }
   }
-  if (std::find(parts.begin(), parts.end(), "") != parts.end() || parts.size() > ParseLimits().depth) return {};
+  if (std::find(parts.begin(), parts.end(), "") != parts.end() || parts.size() > ParseLimits().depth)
+    return {};
   return parts;
 }
 
@@ -51,7 +62,9 @@ const Node* find_path(const Node* node, std::string_view path) {
 }
 
 void print_table(const Node& table, const std::string& path, std::string& out) {
-  const auto is_table = [](const Node& node) { return node.type == BELAY_VALUE_TABLE && !node.members.empty(); };
+  const auto is_table = [](const Node& node) {
+    return node.type == BELAY_VALUE_TABLE && !node.members.empty();
+  };
   bool headed = path.empty();
   for (const Node::Member& member : table.members) {
     if (is_table(*member.node)) continue;
@@ -65,7 +78,8 @@ void print_table(const Node& table, const std::string& path, std::string& out) {
 
 }  // namespace
 
-Config::Config() : root_(std::make_unique<Node>(BELAY_VALUE_TABLE)), empty_(std::make_unique<Node>(BELAY_VALUE_TABLE)) {
+Config::Config()
+    : root_(std::make_unique<Node>(BELAY_VALUE_TABLE)), empty_(std::make_unique<Node>(BELAY_VALUE_TABLE)) {
   empty_->origin = "default";
 }
 Config::~Config() = default;
@@ -90,8 +104,9 @@ Status Config::add_text(const std::string& name, std::string_view text) {
 
 Status Config::add_set(std::string_view assignment, const std::string& origin) {
   const size_t equals = assignment.find('=');
-  const std::vector<std::string> parts =
-      equals == std::string_view::npos ? std::vector<std::string>() : split_path(assignment.substr(0, equals));
+  const std::vector<std::string> parts = equals == std::string_view::npos
+                                             ? std::vector<std::string>()
+                                             : split_path(assignment.substr(0, equals));
   if (parts.empty())
     return {Code::kInvalidArgument, "config " + origin + ": " + quote(assignment.substr(0, 200)) +
                                         " is no assignment, want e.g. log.level=debug"};
@@ -123,7 +138,8 @@ Status Config::add_environment() {
     bool inside = false;  // of a string: a ';' there separates nothing
     size_t end = 0;
     for (; end < rest.size() && (inside || rest[end] != ';'); ++end) inside ^= rest[end] == '"';
-    if (const std::string_view one = rest.substr(0, end); one.find_first_not_of(' ') != std::string_view::npos)
+    if (const std::string_view one = rest.substr(0, end);
+        one.find_first_not_of(' ') != std::string_view::npos)
       BELAY_TRY(add_set(one, "BELAY_SET"));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
@@ -142,14 +158,18 @@ Status Config::check(const Schema& schema) {
     Node& table = *root_->find("plugin")->find(id);
     Status status;
     if (!valid_id(id))
-      status = {Code::kInvalidArgument, "config " + table.origin + ": " + quote(id) + " is no id of a plugin"};
+      status = {Code::kInvalidArgument,
+                "config " + table.origin + ": " + quote(id) + " is no id of a plugin"};
     else if (table.type != BELAY_VALUE_TABLE)
-      status = {Code::kInvalidArgument, "config " + table.origin + ": plugin." + id + " is " + type_name(table.type) +
-                                            ", want a table such as [plugin." + id + "]"};
+      status = {Code::kInvalidArgument, "config " + table.origin + ": plugin." + id + " is " +
+                                            type_name(table.type) + ", want a table such as [plugin." + id +
+                                            "]"};
     else
       status = check_table(table, plugin_fields(), "[plugin." + id + "]");
-    if (!status.ok()) errors += (errors.empty() ? "" : "\n") + status.message();
-    else finish(table, plugin_fields());
+    if (!status.ok())
+      errors += (errors.empty() ? "" : "\n") + status.message();
+    else
+      finish(table, plugin_fields());
   }
   if (!errors.empty()) return {Code::kInvalidArgument, errors};
   for (const Field& table : schema.tables())
@@ -163,8 +183,9 @@ void Config::finish(Node& table, const std::vector<Field>& fields) {
     if (field.flags & kPath && !node.text.empty() && node.text[0] != '/') {
       const std::string file = node.origin.substr(0, node.origin.rfind(':', node.origin.rfind(':') - 1));
       const auto at = folders_.find(file);
-      node.text = at == folders_.end() ? std::filesystem::absolute(node.text).lexically_normal().string()
-                                       : (std::filesystem::path(at->second) / node.text).lexically_normal().string();
+      node.text = at == folders_.end()
+                      ? std::filesystem::absolute(node.text).lexically_normal().string()
+                      : (std::filesystem::path(at->second) / node.text).lexically_normal().string();
     }
     if (field.names_kind.empty() || node.text.empty()) return;
     if (std::find(field.choices.begin(), field.choices.end(), node.text) != field.choices.end()) return;
@@ -174,7 +195,8 @@ void Config::finish(Node& table, const std::vector<Field>& fields) {
     Node* node = table.find(field.key);
     if (!node) continue;
     if (field.flags & kDeprecated && node->origin != "default")
-      warnings_.push_back("config " + node->origin + ": key " + quote(field.key) + " is deprecated: " + field.doc);
+      warnings_.push_back("config " + node->origin + ": key " + quote(field.key) +
+                          " is deprecated: " + field.doc);
     if (node->type == BELAY_VALUE_STRING) one(*node, field);
     if (node->type == BELAY_VALUE_LIST)
       for (const Node::Member& member : node->members) one(*member.node, field);
@@ -182,7 +204,8 @@ void Config::finish(Node& table, const std::vector<Field>& fields) {
   }
 }
 
-Status Config::check_plugin(const std::string& id, const std::vector<Field>& fields, const std::string& what) {
+Status Config::check_plugin(const std::string& id, const std::vector<Field>& fields,
+                            const std::string& what) {
   Node* table = root_.get();
   for (const std::string& part : {std::string("plugin"), id, std::string("config")}) {
     Node::Member& member = table->member(part);

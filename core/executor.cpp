@@ -19,7 +19,8 @@ namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 constexpr size_t kShortThreads = 2, kLongThreads = 8;
 
-Clock::duration at_most_years(std::chrono::nanoseconds time) {  // a timer's time is added to now and must not overflow
+Clock::duration at_most_years(
+    std::chrono::nanoseconds time) {  // a timer's time is added to now and must not overflow
   return std::min<std::chrono::nanoseconds>(time, std::chrono::hours(24 * 365 * 50));
 }
 
@@ -53,7 +54,8 @@ struct Executor::State {
 
   Status admit(TaskCount& owner) {
     if (stopping) return {Code::kFailedPrecondition, "The executor has been stopped."};
-    if (owner.closed) return {Code::kFailedPrecondition, "This plugin is being closed and may start no task."};
+    if (owner.closed)
+      return {Code::kFailedPrecondition, "This plugin is being closed and may start no task."};
     return {};
   }
   // A thread for each pending task, up to the most; with the lock held.
@@ -67,7 +69,8 @@ struct Executor::State {
       pool.threads.emplace_back([&pool] { pool.loop.run(); });
     } catch (const std::exception& error) {
       if (pool.threads.empty())
-        status = {Code::kResourceExhausted, std::string("No thread can be made for the executor: ") + error.what()};
+        status = {Code::kResourceExhausted,
+                  std::string("No thread can be made for the executor: ") + error.what()};
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return status;
@@ -110,7 +113,8 @@ struct Executor::State {
       }
       if (!timer->cancelled && timer->period.count() > 0) {
         Clock::time_point next = when + at_most_years(timer->period);
-        if (const auto late = Clock::now() - next; late.count() > 0) next += late / timer->period * timer->period;
+        if (const auto late = Clock::now() - next; late.count() > 0)
+          next += late / timer->period * timer->period;
         arm(id, timer, next);
       } else {
         timers.erase(id);
@@ -158,8 +162,8 @@ Status Executor::post_blocking(TaskCount& owner, Task task) {
   return state_->post(state_->longs, owner, std::move(task));
 }
 
-Result<uint64_t> Executor::timer(TaskCount& owner, std::chrono::nanoseconds delay, std::chrono::nanoseconds period,
-                                 Task task) {
+Result<uint64_t> Executor::timer(TaskCount& owner, std::chrono::nanoseconds delay,
+                                 std::chrono::nanoseconds period, Task task) {
   BELAY_TRY(process_.check("The executor"));
   std::lock_guard lock(state_->mutex);
   if (Status status = state_->admit(owner); !status.ok()) return status;
@@ -191,7 +195,8 @@ bool Executor::drain(TaskCount& owner, std::chrono::nanoseconds deadline) {
   owner.closed = true;
   for (auto& [id, timer] : state_->timers)
     if (&timer->owner == &owner) state_->cancel(timer);
-  return state_->changed.wait_until(lock, Clock::now() + at_most_years(deadline), [&] { return owner.tasks == 0; });
+  return state_->changed.wait_until(lock, Clock::now() + at_most_years(deadline),
+                                    [&] { return owner.tasks == 0; });
 }
 
 void Executor::abandon() {

@@ -2,21 +2,21 @@
 
 #include "core/text.h"
 
+#include <fcntl.h>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 
 namespace belay::core {
 namespace {
 
 Status from_errno(const std::string& what, const std::string& path, int error) {
-  const Code code = error == ENOENT || error == ENOTDIR    ? Code::kNotFound
-                    : error == EACCES || error == EPERM    ? Code::kPermissionDenied
-                    : error == EMFILE || error == ENFILE   ? Code::kResourceExhausted
-                    : error == ELOOP || error == ENXIO     ? Code::kInvalidArgument
-                                                           : Code::kUnavailable;
+  const Code code = error == ENOENT || error == ENOTDIR  ? Code::kNotFound
+                    : error == EACCES || error == EPERM  ? Code::kPermissionDenied
+                    : error == EMFILE || error == ENFILE ? Code::kResourceExhausted
+                    : error == ELOOP || error == ENXIO   ? Code::kInvalidArgument
+                                                         : Code::kUnavailable;
   return {code, what + " " + quote(path) + " cannot be opened: " +
                     (error == ELOOP ? "it is a symbolic link, want a regular file" : std::strerror(error))};
 }
@@ -26,10 +26,12 @@ Status check_owner(const struct stat& stat, const std::string& what) {
   std::snprintf(mode, sizeof mode, "%04o", unsigned(stat.st_mode & 07777));
   if (stat.st_uid != 0 && stat.st_uid != geteuid())
     return {Code::kPermissionDenied, "owner " + std::to_string(stat.st_uid) + " of " + what +
-                                         " can replace code - want root or user " + std::to_string(geteuid()) +
+                                         " can replace code - want root or user " +
+                                         std::to_string(geteuid()) +
                                          " (or [runtime] allow_insecure = true for development)"};
   if (stat.st_mode & (S_IWGRP | S_IWOTH) && !(S_ISDIR(stat.st_mode) && stat.st_mode & S_ISVTX))
-    return {Code::kPermissionDenied, std::string("mode ") + mode + " on " + what + " lets others replace code - chmod go-w"};
+    return {Code::kPermissionDenied,
+            std::string("mode ") + mode + " on " + what + " lets others replace code - chmod go-w"};
   return {};
 }
 
@@ -46,8 +48,9 @@ Result<OpenFile> open_regular(const std::string& path, uint64_t limit, const std
     return Status(Code::kInvalidArgument, what + " " + quote(path) + " is " + kind + ", want a regular file");
   }
   if (uint64_t(file.stat.st_size) > limit)
-    return Status(Code::kResourceExhausted, what + " " + quote(path) + " has " + std::to_string(file.stat.st_size) +
-                                                " bytes, want " + std::to_string(limit) + " at most");
+    return Status(Code::kResourceExhausted, what + " " + quote(path) + " has " +
+                                                std::to_string(file.stat.st_size) + " bytes, want " +
+                                                std::to_string(limit) + " at most");
   return file;
 }
 
@@ -57,8 +60,9 @@ Result<std::string> read_at(const OpenFile& file, uint64_t offset, uint64_t byte
     const ssize_t got = pread(file.fd.get(), data.data() + done, bytes - done, off_t(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0)
-      return Status(Code::kDataLoss, quote(path) + " ends at byte " + std::to_string(offset + done) + ", want " +
-                                         std::to_string(offset + bytes) + (got < 0 ? std::string(": ") + std::strerror(errno) : ""));
+      return Status(Code::kDataLoss, quote(path) + " ends at byte " + std::to_string(offset + done) +
+                                         ", want " + std::to_string(offset + bytes) +
+                                         (got < 0 ? std::string(": ") + std::strerror(errno) : ""));
     done += uint64_t(got);
   }
   return data;
@@ -69,7 +73,8 @@ Result<std::string> read_small_file(const std::string& path, uint64_t limit, con
   return read_at(file, 0, uint64_t(file.stat.st_size), path);
 }
 
-Status check_not_replaceable(const OpenFile& file, const std::string& canonical_path, const std::string& what) {
+Status check_not_replaceable(const OpenFile& file, const std::string& canonical_path,
+                             const std::string& what) {
   const std::filesystem::path path(canonical_path);
   const std::string head = what + " " + quote(canonical_path) + " refused: ";
   if (Status status = check_owner(file.stat, "the file"); !status.ok())

@@ -3,13 +3,13 @@
 
 #include <belay/status.hpp>
 
-#include <string>
 #include <unistd.h>
+#include <string>
 
 namespace belay::core {
 
-// Threads, locks and devices do not survive fork(), so an object made before it answers every call in the child with
-// FAILED_PRECONDITION, and its destruction does nothing. Thread-safe.
+// Threads, locks and devices do not survive fork(), so an object made before it answers every call in the
+// child with FAILED_PRECONDITION, and its destruction does nothing. Thread-safe.
 class ForkGuard {
  public:
   bool forked() const { return getpid() != creator_; }
@@ -18,7 +18,8 @@ class ForkGuard {
     if (!forked()) return {};
     return {Code::kFailedPrecondition,
             std::string(what) + " was made by process " + std::to_string(creator_) + " and this is process " +
-                std::to_string(getpid()) + ", forked from it; make a new one here, or fork before the first."};
+                std::to_string(getpid()) +
+                ", forked from it; make a new one here, or fork before the first."};
   }
 
  private:

@@ -40,22 +40,25 @@ Status Host::prepare(const std::vector<std::string>& plugin_dirs, bool standard_
   const std::vector<std::string> overrides = strings(config_.get("runtime.override"));
   services_ = std::make_unique<ServiceRegistry>(std::set<std::string>(overrides.begin(), overrides.end()));
 
-  CatalogOptions search{.first_dirs = plugin_dirs, .config_dirs = strings(config_.get("runtime.plugin_dirs")),
+  CatalogOptions search{.first_dirs = plugin_dirs,
+                        .config_dirs = strings(config_.get("runtime.plugin_dirs")),
                         .allow_insecure = config_.get("runtime.allow_insecure").as_bool(),
                         .standard_dirs = standard_plugin_dirs};
   for (const std::string& id : named) {
     const std::string path = "plugin.\"" + id + "\".path";
     if (!config_.get(path).set()) continue;
     if (!config_.get("runtime.allow_external").as_bool())
-      return {Code::kPermissionDenied, "config " + config_.where(path) + ": plugin." + id +
-                                           ".path names a library outside of the plugin directories - set [runtime] "
-                                           "allow_external = true if you trust it"};
+      return {Code::kPermissionDenied,
+              "config " + config_.where(path) + ": plugin." + id +
+                  ".path names a library outside of the plugin directories - set [runtime] "
+                  "allow_external = true if you trust it"};
     search.files.emplace_back(config_.get(path).as_string());
   }
   plugins_ = std::make_unique<PluginLoader>(*this, Catalog::search(search));
   for (const std::string& warning : plugins_->catalog().warnings()) log_.warning("core", warning);
 
-  for (const std::string& id : named) BELAY_TRY(plugins_->need(id, "config " + config_.where("plugin.\"" + id + "\"")));
+  for (const std::string& id : named)
+    BELAY_TRY(plugins_->need(id, "config " + config_.where("plugin.\"" + id + "\"")));
   for (const std::string& id : strings(config_.get("runtime.plugins")))
     BELAY_TRY(plugins_->need(id, "config " + config_.where("runtime.plugins")));
   for (const Config::NamedComponent& component : config_.named_components())
@@ -85,7 +88,8 @@ Status Host::check_needed() {
 std::string Host::example() const {
   std::string text;
   for (const Field& table : schema_.tables())
-    if (!table.members.empty()) text += (table.doc.empty() ? "" : "# " + table.doc + "\n") + example_of(table.key, table.members);
+    if (!table.members.empty())
+      text += (table.doc.empty() ? "" : "# " + table.doc + "\n") + example_of(table.key, table.members);
   for (const FoundPlugin& plugin : plugins_->catalog().plugins()) {
     const Manifest& manifest = plugin.manifest;
     if (manifest.fields.empty() || plugins_->catalog().find(manifest.id) != &plugin) continue;
@@ -102,11 +106,12 @@ Host::~Host() {
     static_cast<void>(services_.release());
     return;
   }
-  if (const Status status = shutdown(std::chrono::seconds(10)); !status.ok()) log_.error("core", status.message());
+  if (const Status status = shutdown(std::chrono::seconds(10)); !status.ok())
+    log_.error("core", status.message());
   for (auto& [id, table] : tables_) {
     table->live = false;
     if (!plugins_ || !plugins_->zombie(id)) continue;
-    executor_.abandon();                  // one of its tasks may never end
+    executor_.abandon();                 // one of its tasks may never end
     static_cast<void>(table.release());  // and it may still call: its table stays for ever
   }
 }
@@ -147,19 +152,23 @@ Status Host::take(belay_status raw, std::string_view plugin, std::string_view sl
     const Code code = static_cast<Code>(BELAY_STATUS_CODE(raw));
     if (code == Code::kOk) return {};
     if (!detail->plugin.empty() || raw >> 16) return {code, detail->message};
-    return {code, "Plugin " + quote(plugin) + " gave " + std::string(describe_code(uint32_t(code))->name) + " from " +
-                      std::string(slot) + " without saying why."};
+    return {code, "Plugin " + quote(plugin) + " gave " + std::string(describe_code(uint32_t(code))->name) +
+                      " from " + std::string(slot) + " without saying why."};
   }
-  const std::string what = std::string(slot) + " gave " + std::to_string(raw) + ", which is no status of this host";
+  const std::string what =
+      std::string(slot) + " gave " + std::to_string(raw) + ", which is no status of this host";
   misbehaved(plugin, what);
   return {Code::kInternal, "Plugin " + quote(plugin) + ": " + what + "."};
 }
 
 uint64_t Host::misbehaved(std::string_view plugin, std::string_view reason) {
   const uint64_t count = ++table_for(std::string(plugin)).misbehaved;
-  const std::string line = "plugin " + quote(plugin) + " broke a rule (" + std::to_string(count) + "): " + std::string(reason);
-  if (count == 3) log_.error("core", line + " - the third time; do not trust what it does");
-  else log_.warning("core", line);
+  const std::string line =
+      "plugin " + quote(plugin) + " broke a rule (" + std::to_string(count) + "): " + std::string(reason);
+  if (count == 3)
+    log_.error("core", line + " - the third time; do not trust what it does");
+  else
+    log_.warning("core", line);
   return count;
 }
 

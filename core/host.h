@@ -1,10 +1,10 @@
 // core/host.h: the host: what embedding code makes first and destroys last.
 //
 //   Config config;                                      // files, environment, sets
-//   Schema schema = core_schema();                      // and schema.add("engine", {...}) for the tables of your own
-//   auto made = Host::create({.config = std::move(config), .schema = std::move(schema)});
-//   Host& host = **made;                                // checked against all manifests; nothing is loaded yet
-//   for (const TableShape& kind : kComponentKinds) host.add_kind(kind);      // belay/kinds.hpp
+//   Schema schema = core_schema();                      // and schema.add("engine", {...}) for the tables of
+//   your own auto made = Host::create({.config = std::move(config), .schema = std::move(schema)}); Host& host
+//   = **made;                                // checked against all manifests; nothing is loaded yet for
+//   (const TableShape& kind : kComponentKinds) host.add_kind(kind);      // belay/kinds.hpp
 //   host.set_user(this);                                // user_of(table) in the slots of your services
 //   host.add_service("belay.host.hal/1", &hal_table);   // before start()
 //   BELAY_TRY(host.start());                            // loads what the configuration names
@@ -25,8 +25,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -35,7 +35,8 @@
 
 namespace belay::core {
 
-// The belay_host that one plugin was given, and what is counted for it. A plugin's pointer is a pointer to `abi`.
+// The belay_host that one plugin was given, and what is counted for it. A plugin's pointer is a pointer to
+// `abi`.
 struct HostTable {
   belay_host abi;
   Host* host;
@@ -55,18 +56,18 @@ inline void* user_of(const belay_host* host) { return table_of(host).user.load(s
 inline std::string_view plugin_of(const belay_host* host) { return table_of(host).plugin; }
 
 struct HostOptions {
-  Config config = {};                         // layers added, not checked
+  Config config = {};  // layers added, not checked
   Schema schema = core_schema();
   std::vector<std::string> plugin_dirs = {};  // absolute; searched before the configured ones
   bool standard_plugin_dirs = true;
 };
 
-// An object: two hosts with different configurations live in one process. Thread-safe but for create, start and the
-// destructor. In a forked child calls fail with FAILED_PRECONDITION and the destructor does nothing.
+// An object: two hosts with different configurations live in one process. Thread-safe but for create, start
+// and the destructor. In a forked child calls fail with FAILED_PRECONDITION and the destructor does nothing.
 class Host {
  public:
-  // Finds plugins, checks the configuration against the schema and the manifests; loads nothing. INVALID_ARGUMENT
-  // (file:line:column), NOT_FOUND (a plugin that the configuration names).
+  // Finds plugins, checks the configuration against the schema and the manifests; loads nothing.
+  // INVALID_ARGUMENT (file:line:column), NOT_FOUND (a plugin that the configuration names).
   static Result<std::unique_ptr<Host>> create(HostOptions options);
   // shutdown(10 s). Leases must be gone.
   ~Host();
@@ -79,26 +80,28 @@ class Host {
   Status add_service(const std::string& id, const void* table);
   void set_user(void* user);  // before start()
 
-  // Adds a plugin that the configuration does not name: by key "belay.driver/1:cpu", kind or id. Its configuration is
-  // checked now. NOT_FOUND, INVALID_ARGUMENT; `why` begins the message. Before start().
+  // Adds a plugin that the configuration does not name: by key "belay.driver/1:cpu", kind or id. Its
+  // configuration is checked now. NOT_FOUND, INVALID_ARGUMENT; `why` begins the message. Before start().
   Status need(std::string_view requirement, const std::string& why);
   // A commented TOML example of every key of the schema and of the plugins found.
   std::string example() const;
 
-  // Loads, opens and starts the plugins that the configuration names and what they require. What can be started is,
-  // and the host works with it; the status is that of the first plugin that failed and is not `optional`.
+  // Loads, opens and starts the plugins that the configuration names and what they require. What can be
+  // started is, and the host works with it; the status is that of the first plugin that failed and is not
+  // `optional`.
   Status start();
-  // Ends all plugins in reverse order. DEADLINE_EXCEEDED: some are zombies and stay mapped. Once; later calls do nothing.
+  // Ends all plugins in reverse order. DEADLINE_EXCEEDED: some are zombies and stay mapped. Once; later calls
+  // do nothing.
   Status shutdown(std::chrono::nanoseconds deadline);
 
-  // The shared object of a component, made at the first call. NOT_FOUND (and why), UNAVAILABLE (its score is 0), what
-  // its create says.
+  // The shared object of a component, made at the first call. NOT_FOUND (and why), UNAVAILABLE (its score is
+  // 0), what its create says.
   Result<Lease> acquire(std::string_view key);
 
   // The host's own table, for calls into plugins and for status conversion (to_c, from_c of status.hpp).
   const belay_host& table() const { return own_->abi; }
-  // A status that a slot of `plugin` returned, taken over. An unknown code or a foreign handle becomes INTERNAL and is
-  // counted as misbehaviour of the plugin.
+  // A status that a slot of `plugin` returned, taken over. An unknown code or a foreign handle becomes
+  // INTERNAL and is counted as misbehaviour of the plugin.
   Status take(belay_status raw, std::string_view plugin, std::string_view slot);
   // Counts, logs; three strikes are logged as an error. Gives the count.
   uint64_t misbehaved(std::string_view plugin, std::string_view reason);

@@ -5,9 +5,9 @@
 #include "core/status_table.h"
 #include "core/text.h"
 
+#include <malloc.h>
 #include <chrono>
 #include <cstdlib>
-#include <malloc.h>
 #include <type_traits>
 
 namespace belay::core {
@@ -16,14 +16,18 @@ namespace {
 // Why a plugin may not call now; ok when it may.
 Status check_call(const belay_host* host) {
   const HostTable& table = table_of(host);
-  if (!table.live) return {Code::kFailedPrecondition, "Plugin " + quote(table.plugin) + " is closed and may not call the host."};
+  if (!table.live)
+    return {Code::kFailedPrecondition,
+            "Plugin " + quote(table.plugin) + " is closed and may not call the host."};
   if (SlotCall::forbidden())
-    return {Code::kFailedPrecondition, "The host may not be called inside " + std::string(SlotCall::current->slot) + "."};
+    return {Code::kFailedPrecondition,
+            "The host may not be called inside " + std::string(SlotCall::current->slot) + "."};
   return table.host->check_process();
 }
 
 belay_status give(const belay_host* host, const Status& status) {
-  return status.ok() ? BELAY_OK : make_status(uint32_t(status.code()), status.message(), table_of(host).plugin);
+  return status.ok() ? BELAY_OK
+                     : make_status(uint32_t(status.code()), status.message(), table_of(host).plugin);
 }
 
 // The body of a slot; nothing that it throws leaves the host.
@@ -60,12 +64,14 @@ belay_status status_make(const belay_host* host, uint32_t code, belay_str messag
 void* alloc(const belay_host* host, uint64_t bytes, uint64_t align) {
   return slot(host, [&](HostTable& table) -> void* {
     if (align == 0 || (align & (align - 1)) != 0 || align > 1u << 30) {
-      table.host->misbehaved(table.plugin, "alloc with alignment " + std::to_string(align) + ", want a power of two");
+      table.host->misbehaved(table.plugin,
+                             "alloc with alignment " + std::to_string(align) + ", want a power of two");
       return nullptr;
     }
     if (bytes > uint64_t(PTRDIFF_MAX)) return nullptr;
     void* block = nullptr;
-    if (posix_memalign(&block, std::max<uint64_t>(align, sizeof(void*)), std::max<uint64_t>(bytes, 1)) != 0) return nullptr;
+    if (posix_memalign(&block, std::max<uint64_t>(align, sizeof(void*)), std::max<uint64_t>(bytes, 1)) != 0)
+      return nullptr;
     ++table.blocks;
     table.block_bytes += malloc_usable_size(block);
     return block;
@@ -98,24 +104,28 @@ Executor::Task task_of(const std::string& plugin, void (*task)(void*), void* use
   };
 }
 
-Status no_task(const char* what) { return {Code::kInvalidArgument, std::string(what) + " was given no task."}; }
+Status no_task(const char* what) {
+  return {Code::kInvalidArgument, std::string(what) + " was given no task."};
+}
 
 belay_status post(const belay_host* host, void (*task)(void*), void* user) {
   return slot(host, [&](HostTable& table) {
     if (!task) return give(host, no_task("post"));
-    return give(host, table.host->executor().post(table.tasks, task_of(table.plugin, task, user, *table.host)));
+    return give(host,
+                table.host->executor().post(table.tasks, task_of(table.plugin, task, user, *table.host)));
   });
 }
 
 belay_status post_blocking(const belay_host* host, void (*task)(void*), void* user) {
   return slot(host, [&](HostTable& table) {
     if (!task) return give(host, no_task("post_blocking"));
-    return give(host, table.host->executor().post_blocking(table.tasks, task_of(table.plugin, task, user, *table.host)));
+    return give(host, table.host->executor().post_blocking(table.tasks,
+                                                           task_of(table.plugin, task, user, *table.host)));
   });
 }
 
-belay_status timer(const belay_host* host, uint64_t delay_ns, uint64_t period_ns, void (*task)(void*), void* user,
-                   uint64_t* out_id) {
+belay_status timer(const belay_host* host, uint64_t delay_ns, uint64_t period_ns, void (*task)(void*),
+                   void* user, uint64_t* out_id) {
   return slot(host, [&](HostTable& table) {
     if (!task) return give(host, no_task("timer"));
     const auto span = [](uint64_t ns) { return std::chrono::nanoseconds(std::min(ns, uint64_t(INT64_MAX))); };
@@ -149,13 +159,16 @@ void release(const belay_host* host, uint64_t id) {  // allowed in destroy too
 
 belay_status enumerate(const belay_host* host, belay_str kind, void (*each)(void*, belay_str), void* user) {
   return slot(host, [&](HostTable& table) {
-    for (const Service& service : table.host->services().candidates(to_view(kind))) each(user, to_str(service.key()));
+    for (const Service& service : table.host->services().candidates(to_view(kind)))
+      each(user, to_str(service.key()));
     return belay_status(BELAY_OK);
   });
 }
 
-constexpr belay_executor_vt kExecutor = {{sizeof(belay_executor_vt), 0, nullptr}, post, post_blocking, timer, cancel};
-constexpr belay_registry_vt kRegistry = {{sizeof(belay_registry_vt), 0, nullptr}, acquire, release, enumerate};
+constexpr belay_executor_vt kExecutor = {
+    {sizeof(belay_executor_vt), 0, nullptr}, post, post_blocking, timer, cancel};
+constexpr belay_registry_vt kRegistry = {
+    {sizeof(belay_registry_vt), 0, nullptr}, acquire, release, enumerate};
 
 }  // namespace
 
@@ -166,7 +179,8 @@ belay_host host_slots() {
           .get_service = get_service,
           .log = log,
           .status_make = status_make,
-          .status_text = [](const belay_host*, belay_status status, belay_sink sink) { status_text(status, sink); },
+          .status_text = [](const belay_host*, belay_status status,
+                            belay_sink sink) { status_text(status, sink); },
           .status_release = [](const belay_host*, belay_status status) { release_status(status); },
           .alloc = alloc,
           .free = free_block,

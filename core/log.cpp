@@ -58,12 +58,17 @@ constinit SinkRegistry sink_registry;
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
-  const size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  const size_t length = first < 0x80   ? 1
+                        : first < 0xc2 ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
   if (length > text.size()) return 0;
   for (size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
-  if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) || (first == 0xf0 && byte(1) < 0x90) ||
-      (first == 0xf4 && byte(1) > 0x8f))
+  if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
+      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f))
     return 0;  // too long for its value, a surrogate, beyond the last character
   return length;
 }
@@ -110,7 +115,8 @@ struct Log::State {
     size_t longest = 0;
     Level found = level;
     for (const auto& [name, at] : levels)
-      if (name.size() >= longest && logger.starts_with(name) && (logger.size() == name.size() || logger[name.size()] == '.'))
+      if (name.size() >= longest && logger.starts_with(name) &&
+          (logger.size() == name.size() || logger[name.size()] == '.'))
         longest = name.size(), found = at;
     return found;
   }
@@ -124,12 +130,14 @@ struct Log::State {
   // Whether a line is to be written that may have come often already.
   bool fresh(std::string_view logger, Level at, const std::string& line) {
     const Clock::time_point now = Clock::now();
-    if (repeats.size() >= kRemembered) std::erase_if(repeats, [&](const auto& e) { return now - e.second.since > kWindow; });
+    if (repeats.size() >= kRemembered)
+      std::erase_if(repeats, [&](const auto& e) { return now - e.second.since > kWindow; });
     if (repeats.size() >= kRemembered) repeats.clear();
     Repeat& repeat = repeats[std::string(logger) + '\n' + line];
     if (now - repeat.since > kWindow) {
       if (repeat.count > kRepeats)
-        emit(logger, at, "(" + std::to_string(repeat.count - kRepeats) + " more lines like the next were left out)");
+        emit(logger, at,
+             "(" + std::to_string(repeat.count - kRepeats) + " more lines like the next were left out)");
       repeat = {now, 0};
     }
     return ++repeat.count <= kRepeats;
@@ -140,15 +148,16 @@ Log::Log() : state_(std::make_unique<State>()) {
   if (auto sink = sink_registry.get(""); sink.ok()) state_->sink = *sink;
 }
 Log::~Log() {
-  if (process_.forked()) static_cast<void>(state_.release());  // its lock may be held by a thread that is not here
+  if (process_.forked())
+    static_cast<void>(state_.release());  // its lock may be held by a thread that is not here
 }
 
 Status Log::configure(const Config& config) {
   const auto parse = [](std::string_view name) -> Result<Level> {
     const auto at = std::find(kLevels.begin(), kLevels.end(), name);
     if (at != kLevels.end()) return Level(at - kLevels.begin());
-    return Status(Code::kInvalidArgument, quote(name) + " is no level, want one of " + joined(kLevels) +
-                                              did_you_mean(name, kLevels));
+    return Status(Code::kInvalidArgument,
+                  quote(name) + " is no level, want one of " + joined(kLevels) + did_you_mean(name, kLevels));
   };
   BELAY_ASSIGN(const Level level, parse(config.get("log.level").as_string("warning")));
   std::vector<std::pair<std::string, Level>> levels;
@@ -157,8 +166,8 @@ Status Log::configure(const Config& config) {
     const std::string name(table.key_at(i));
     auto parsed = parse(table[name].as_string());
     if (!parsed.ok())
-      return {Code::kInvalidArgument, "config " + config.where("log.levels.\"" + name + "\"") + ": log.levels: " +
-                                          parsed.status().message()};
+      return {Code::kInvalidArgument, "config " + config.where("log.levels.\"" + name + "\"") +
+                                          ": log.levels: " + parsed.status().message()};
     levels.emplace_back(name, *parsed);
   }
   BELAY_ASSIGN(spdlog::sink_ptr sink, sink_registry.get(std::string(config.get("log.file").as_string())));

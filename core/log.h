@@ -26,11 +26,12 @@ enum class Level : uint32_t {
   kOff = 6,
 };
 
-// Writes lines to stderr or a file through spdlog, each with time, level and the name of its logger: "core", "hal",
-// "plugin.cpu". [log]: level = "warning", file = "" (stderr), levels = { "plugin.cpu" = "debug" } (the longest name that
-// matches up to a '.' wins). A line is cut at 16 KiB, control characters are escaped, bad UTF-8 is replaced; a line that
-// repeats is written five times in ten seconds, then counted. Thread-safe. The sinks are never destroyed, so a line
-// written late, from a plugin's thread or at exit, harms nobody. In a forked child nothing is written.
+// Writes lines to stderr or a file through spdlog, each with time, level and the name of its logger: "core",
+// "hal", "plugin.cpu". [log]: level = "warning", file = "" (stderr), levels = { "plugin.cpu" = "debug" } (the
+// longest name that matches up to a '.' wins). A line is cut at 16 KiB, control characters are escaped, bad
+// UTF-8 is replaced; a line that repeats is written five times in ten seconds, then counted. Thread-safe. The
+// sinks are never destroyed, so a line written late, from a plugin's thread or at exit, harms nobody. In a
+// forked child nothing is written.
 class Log {
  public:
   using Listener = std::function<void(Level, std::string_view logger, std::string_view line)>;
@@ -39,16 +40,24 @@ class Log {
   ~Log();
   // Reads [log]. INVALID_ARGUMENT, PERMISSION_DENIED or NOT_FOUND (the file cannot be opened).
   Status configure(const Config& config);
-  // Gets every enabled line besides the sink; called on the thread that logs, one at a time; must not log. Replaces the
-  // one before; empty: none.
+  // Gets every enabled line besides the sink; called on the thread that logs, one at a time; must not log.
+  // Replaces the one before; empty: none.
   void listen(Listener listener);
 
   bool enabled(std::string_view logger, Level level) const;
   void write(std::string_view logger, Level level, std::string_view message) noexcept;
-  void debug(std::string_view logger, std::string_view message) noexcept { write(logger, Level::kDebug, message); }
-  void info(std::string_view logger, std::string_view message) noexcept { write(logger, Level::kInfo, message); }
-  void warning(std::string_view logger, std::string_view message) noexcept { write(logger, Level::kWarning, message); }
-  void error(std::string_view logger, std::string_view message) noexcept { write(logger, Level::kError, message); }
+  void debug(std::string_view logger, std::string_view message) noexcept {
+    write(logger, Level::kDebug, message);
+  }
+  void info(std::string_view logger, std::string_view message) noexcept {
+    write(logger, Level::kInfo, message);
+  }
+  void warning(std::string_view logger, std::string_view message) noexcept {
+    write(logger, Level::kWarning, message);
+  }
+  void error(std::string_view logger, std::string_view message) noexcept {
+    write(logger, Level::kError, message);
+  }
   void flush() noexcept;
 
  private:
@@ -57,8 +66,8 @@ class Log {
   std::unique_ptr<State> state_;
 };
 
-// What Log makes of a message: valid UTF-8 on one line, control characters as \n, \t, \x1b. `replaced`: there was bad
-// UTF-8.
+// What Log makes of a message: valid UTF-8 on one line, control characters as \n, \t, \x1b. `replaced`: there
+// was bad UTF-8.
 std::string printable(std::string_view text, bool* replaced = nullptr);
 
 }  // namespace belay::core

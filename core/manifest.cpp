@@ -12,7 +12,8 @@ namespace {
 
 using T = FieldType;
 
-const std::vector<std::string> kTypes = {"bool", "int", "float", "string", "size", "duration", "string_list", "table"};
+const std::vector<std::string> kTypes = {"bool", "int",      "float",       "string",
+                                         "size", "duration", "string_list", "table"};
 const std::vector<std::string> kFlags = {"required", "secret", "reload", "path", "deprecated"};
 
 std::vector<Field> manifest_fields() {
@@ -20,7 +21,9 @@ std::vector<Field> manifest_fields() {
       {.key = "key", .type = T::kString, .flags = kRequired},
       {.key = "type", .type = T::kString, .flags = kRequired, .choices = kTypes},
       {.key = "doc", .type = T::kString, .flags = kRequired},
-      {.key = "default"}, {.key = "min"}, {.key = "max"},
+      {.key = "default"},
+      {.key = "min"},
+      {.key = "max"},
       {.key = "choices", .type = T::kStringList},
       {.key = "flags", .type = T::kStringList, .choices = kFlags},
       {.key = "unit", .type = T::kString},
@@ -33,20 +36,21 @@ std::vector<Field> manifest_fields() {
       {.key = "requires", .type = T::kStringList},
       {.key = "after", .type = T::kStringList},
       {.key = "field", .type = T::kTableList, .members = field}};
-  return {{.key = "format", .type = T::kInt, .flags = kRequired, .min = 1, .max = 1},
-          {.key = "id", .type = T::kString, .flags = kRequired},
-          {.key = "version", .type = T::kString, .flags = kRequired},
-          {.key = "abi", .type = T::kString, .flags = kRequired},
-          {.key = "library", .type = T::kString, .flags = kRequired},
-          {.key = "doc", .type = T::kString},
-          {.key = "license", .type = T::kString},
-          {.key = "arch", .type = T::kStringList},
-          {.key = "threads", .type = T::kString, .default_value = "\"host\"", .choices = {"host", "own"}},
-          {.key = "unload", .type = T::kString, .default_value = "\"never\"", .choices = {"never", "supported"}},
-          {.key = "isolation", .type = T::kString, .choices = {"in-process", "process"}},
-          {.key = "requires", .type = T::kStringList},
-          {.key = "after", .type = T::kStringList},
-          {.key = "component", .type = T::kTableList, .flags = kRequired, .members = component}};
+  return {
+      {.key = "format", .type = T::kInt, .flags = kRequired, .min = 1, .max = 1},
+      {.key = "id", .type = T::kString, .flags = kRequired},
+      {.key = "version", .type = T::kString, .flags = kRequired},
+      {.key = "abi", .type = T::kString, .flags = kRequired},
+      {.key = "library", .type = T::kString, .flags = kRequired},
+      {.key = "doc", .type = T::kString},
+      {.key = "license", .type = T::kString},
+      {.key = "arch", .type = T::kStringList},
+      {.key = "threads", .type = T::kString, .default_value = "\"host\"", .choices = {"host", "own"}},
+      {.key = "unload", .type = T::kString, .default_value = "\"never\"", .choices = {"never", "supported"}},
+      {.key = "isolation", .type = T::kString, .choices = {"in-process", "process"}},
+      {.key = "requires", .type = T::kStringList},
+      {.key = "after", .type = T::kStringList},
+      {.key = "component", .type = T::kTableList, .flags = kRequired, .members = component}};
 }
 
 std::string text_of(Value table, std::string_view key) { return std::string(table[key].as_string()); }
@@ -71,7 +75,8 @@ Result<double> limit_of(Value table, const char* key, FieldType type, double oth
   } else if (kind == BELAY_VALUE_INT || kind == BELAY_VALUE_FLOAT) {
     return value.as_float();
   }
-  return bad(value, std::string(key) + " of field " + quote(text_of(table, "key")) + " is no limit of its type");
+  return bad(value,
+             std::string(key) + " of field " + quote(text_of(table, "key")) + " is no limit of its type");
 }
 
 Result<Field> field_of(Value table) {
@@ -102,45 +107,59 @@ std::string Manifest::keys() const {
   return joined(all, " ");
 }
 
-std::string Manifest::what() const { return components.size() == 1 ? components[0].key() : "plugin " + quote(id); }
+std::string Manifest::what() const {
+  return components.size() == 1 ? components[0].key() : "plugin " + quote(id);
+}
 
 Result<Manifest> parse_manifest(const std::string& name, std::string_view text) {
-  BELAY_ASSIGN(auto root, parse_toml(name, text, "manifest", {.bytes = 256 << 10, .depth = 8, .values = 10000}));
-  if (Status status = check_table(*root, manifest_fields(), "a manifest", "manifest"); !status.ok()) return status;
+  BELAY_ASSIGN(auto root,
+               parse_toml(name, text, "manifest", {.bytes = 256 << 10, .depth = 8, .values = 10000}));
+  if (Status status = check_table(*root, manifest_fields(), "a manifest", "manifest"); !status.ok())
+    return status;
   const Value top(root.get());
   Manifest manifest;
   manifest.text = text;
-  manifest.id = text_of(top, "id"), manifest.version = text_of(top, "version"), manifest.library = text_of(top, "library");
+  manifest.id = text_of(top, "id"), manifest.version = text_of(top, "version"),
+  manifest.library = text_of(top, "library");
   manifest.doc = text_of(top, "doc"), manifest.license = text_of(top, "license");
   manifest.arch = list_of(top, "arch");
   manifest.requires_ = list_of(top, "requires"), manifest.after = list_of(top, "after");
   manifest.own_threads = top["threads"].as_string() == "own";
   manifest.unload_supported = top["unload"].as_string() == "supported";
-  if (!valid_id(manifest.id)) return bad(top["id"], quote(manifest.id) + " is no id, want [a-z][a-z0-9._-]{0,63}");
+  if (!valid_id(manifest.id))
+    return bad(top["id"], quote(manifest.id) + " is no id, want [a-z][a-z0-9._-]{0,63}");
   if (manifest.library.empty() || manifest.library.find_first_of("/$") != std::string::npos)
-    return bad(top["library"], "library is " + quote(manifest.library) + ", want a bare name beside the manifest");
+    return bad(top["library"],
+               "library is " + quote(manifest.library) + ", want a bare name beside the manifest");
   const std::string abi = text_of(top, "abi");
   const char* end = abi.data() + abi.size();
   const auto major = std::from_chars(abi.data(), end, manifest.abi_major);
   const auto minor = std::from_chars(major.ptr + (major.ptr != end), end, manifest.abi_minor);
   if (major.ec != std::errc() || minor.ec != std::errc() || minor.ptr != end || *major.ptr != '.')
-    return bad(top["abi"], "abi is " + quote(abi) + ", want \"major.minor\" of the headers it was built with");
+    return bad(top["abi"],
+               "abi is " + quote(abi) + ", want \"major.minor\" of the headers it was built with");
   for (uint64_t i = 0; i < top["component"].count(); ++i) {
     const Value from = top["component"].at(i);
-    ManifestComponent component{.kind = text_of(from, "kind"), .name = text_of(from, "name"),
-                                .priority = from["priority"].as_int(), .requires_ = list_of(from, "requires"),
+    ManifestComponent component{.kind = text_of(from, "kind"),
+                                .name = text_of(from, "name"),
+                                .priority = from["priority"].as_int(),
+                                .requires_ = list_of(from, "requires"),
                                 .after = list_of(from, "after")};
     const size_t slash = component.kind.find('/');
     if (slash == std::string::npos || !valid_id(component.kind.substr(0, slash)) ||
-        component.kind.find_first_not_of("0123456789", slash + 1) != std::string::npos || slash + 1 == component.kind.size())
+        component.kind.find_first_not_of("0123456789", slash + 1) != std::string::npos ||
+        slash + 1 == component.kind.size())
       return bad(from["kind"], quote(component.kind) + " is no kind, want e.g. \"belay.driver/1\"");
-    if (!valid_id(component.name)) return bad(from["name"], quote(component.name) + " is no name of a component");
+    if (!valid_id(component.name))
+      return bad(from["name"], quote(component.name) + " is no name of a component");
     for (const ManifestComponent& other : manifest.components)
-      if (other.key() == component.key()) return bad(from, "component " + quote(component.key()) + " is listed twice");
+      if (other.key() == component.key())
+        return bad(from, "component " + quote(component.key()) + " is listed twice");
     for (uint64_t f = 0; f < from["field"].count(); ++f) {
       BELAY_ASSIGN(Field field, field_of(from["field"].at(f)));
       for (const Field& other : manifest.fields)
-        if (other.key == field.key) return bad(from["field"].at(f), "field " + quote(field.key) + " is declared twice");
+        if (other.key == field.key)
+          return bad(from["field"].at(f), "field " + quote(field.key) + " is declared twice");
       manifest.fields.push_back(std::move(field));
     }
     manifest.components.push_back(std::move(component));

@@ -13,8 +13,9 @@ namespace belay::core {
 struct ManifestComponent {
   std::string kind, name;
   int64_t priority = 0;
-  std::vector<std::string> requires_;  // keys, kinds, plugin ids or host services; a plugin without them does not load
-  std::vector<std::string> after;      // the same, but only for the order
+  std::vector<std::string>
+      requires_;  // keys, kinds, plugin ids or host services; a plugin without them does not load
+  std::vector<std::string> after;  // the same, but only for the order
   std::string key() const { return kind + ":" + name; }
 };
 
@@ -34,8 +35,8 @@ struct Manifest {
   std::string what() const;
 };
 
-// INVALID_ARGUMENT with name:line:column: unknown key (and the nearest), missing key, wrong type, bad id, a default that
-// does not fit its field, over 256 KiB.
+// INVALID_ARGUMENT with name:line:column: unknown key (and the nearest), missing key, wrong type, bad id, a
+// default that does not fit its field, over 256 KiB.
 Result<Manifest> parse_manifest(const std::string& name, std::string_view text);
 
 }  // namespace belay::core

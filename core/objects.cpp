@@ -90,7 +90,8 @@ struct Objects::State {
 Objects::Objects(Host& host) : state_(std::make_unique<State>(host)) {}
 Objects::~Objects() {
   bool in_use = state_->host.forked();  // waiting threads of the parent are not here to leave the condition
-  for (const auto& [key, entry] : state_->entries) in_use |= entry.object != nullptr;  // of zombies, which may call them
+  for (const auto& [key, entry] : state_->entries)
+    in_use |= entry.object != nullptr;  // of zombies, which may call them
   if (in_use) static_cast<void>(state_.release());
 }
 
@@ -109,24 +110,28 @@ Result<Lease> Objects::acquire(std::string_view key, std::string_view holder) {
   }
   if (service->score == 0)
     return Status(Code::kUnavailable, quote(key) + " of plugin " + quote(service->plugin) +
-                                          " does not work here: " + (service->reason.empty() ? "its score is 0" : service->reason));
+                                          " does not work here: " +
+                                          (service->reason.empty() ? "its score is 0" : service->reason));
   const std::string name(key);
   std::unique_lock lock(state.mutex);
   const auto shape = state.kinds.find(service->kind());
   if (shape == state.kinds.end())
-    return Status(Code::kFailedPrecondition, "This host was not told the tables of kind " + quote(service->kind()) +
-                                                 ", so it makes no " + quote(key) + ".");
+    return Status(Code::kFailedPrecondition, "This host was not told the tables of kind " +
+                                                 quote(service->kind()) + ", so it makes no " + quote(key) +
+                                                 ".");
   for (;;) {
     const auto provider = state.providers.find(service->plugin);
     if (provider == state.providers.end() || provider->second.revoked)
-      return Status(Code::kNotFound, quote(key) + " is gone: plugin " + quote(service->plugin) + " is being closed.");
+      return Status(Code::kNotFound,
+                    quote(key) + " is gone: plugin " + quote(service->plugin) + " is being closed.");
     const auto at = state.entries.find(name);
     if (at != state.entries.end() && at->second.object) return state.lease(*this, name, at->second, holder);
     const bool others = provider->second.depth > 0 && provider->second.creator != std::this_thread::get_id();
     if (at == state.entries.end() && !others) break;
     if (state.would_wait_for_itself(service->plugin))
       return Status(Code::kFailedPrecondition, "Making " + quote(key) + " waits for itself: its plugin " +
-                                                   quote(service->plugin) + " asks for it, directly or through others.");
+                                                   quote(service->plugin) +
+                                                   " asks for it, directly or through others.");
     state.waiting[std::this_thread::get_id()] = service->plugin;
     state.changed.wait(lock);
     state.waiting.erase(std::this_thread::get_id());
@@ -180,7 +185,8 @@ void Objects::offer(const std::string& plugin, belay_ctx* ctx) {
 
 void Objects::revoke(const std::string& plugin) {
   std::lock_guard lock(state_->mutex);
-  if (const auto at = state_->providers.find(plugin); at != state_->providers.end()) at->second.revoked = true;
+  if (const auto at = state_->providers.find(plugin); at != state_->providers.end())
+    at->second.revoked = true;
   state_->changed.notify_all();
 }
 
@@ -196,10 +202,13 @@ Status Objects::withdraw(const std::string& plugin, std::chrono::nanoseconds dea
   if (!state.changed.wait_for(lock, deadline, [&] { return !busy(); })) {
     std::vector<std::string> holders;
     for (const auto& [id, given] : state.given)
-      if (const auto entry = state.entries.find(given.key); entry != state.entries.end() && entry->second.plugin == plugin)
-        holders.push_back((given.holder.empty() ? "the application" : "plugin " + quote(given.holder)) + " holds " + given.key);
+      if (const auto entry = state.entries.find(given.key);
+          entry != state.entries.end() && entry->second.plugin == plugin)
+        holders.push_back((given.holder.empty() ? "the application" : "plugin " + quote(given.holder)) +
+                          " holds " + given.key);
     if (holders.empty()) holders.push_back("a create slot has not returned");
-    return {Code::kDeadlineExceeded, "Plugin " + quote(plugin) + " is still in use: " + joined(holders) + "."};
+    return {Code::kDeadlineExceeded,
+            "Plugin " + quote(plugin) + " is still in use: " + joined(holders) + "."};
   }
   std::vector<State::Entry> own;
   for (auto at = state.entries.begin(); at != state.entries.end();) {

@@ -4,12 +4,12 @@
 #include "core/plugin_file.h"
 #include "core/text.h"
 
+#include <dlfcn.h>
+#include <sys/auxv.h>
 #include <algorithm>
 #include <cstdlib>
-#include <dlfcn.h>
 #include <filesystem>
 #include <set>
-#include <sys/auxv.h>
 
 namespace belay::core {
 namespace {
@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kManifestEnd = ".plugin.toml", kLibraryEnd = ".so";
 
-// <prefix>/lib/belay/plugins, seen from the library or program that this code is in: lib/libbelay.so or bin/program.
+// <prefix>/lib/belay/plugins, seen from the library or program that this code is in: lib/libbelay.so or
+// bin/program.
 std::vector<std::string> installed_dirs() {
   Dl_info info{};
   if (!dladdr(reinterpret_cast<const void*>(&installed_dirs), &info) || !info.dli_fname) return {};
@@ -40,8 +41,9 @@ Result<Manifest> read_manifest(const std::string& path, bool allow_insecure) {
 
 Status check_pair(const Manifest& manifest, const PluginFile& file) {
   const auto differ = [&](const char* what, const std::string& theirs, const std::string& ours) {
-    return Status(Code::kInvalidArgument, "plugin " + quote(manifest.id) + " refused: its manifest says " + what + " " +
-                                              quote(theirs) + ", its library says " + quote(ours) + " (" + file.path +
+    return Status(Code::kInvalidArgument, "plugin " + quote(manifest.id) + " refused: its manifest says " +
+                                              what + " " + quote(theirs) + ", its library says " +
+                                              quote(ours) + " (" + file.path +
                                               ") - install both from one build");
   };
   if (manifest.id != file.id()) return differ("id", manifest.id, file.id());
@@ -84,9 +86,9 @@ Catalog Catalog::search(const CatalogOptions& options) {
       if (name.starts_with("libbelay_") && name.ends_with(kLibraryEnd))
         names.insert(name.substr(0, name.size() - kLibraryEnd.size()));
     }
-    if (error) catalog.warnings_.push_back("directory of plugins " + quote(dir.string()) + ": " + error.message());
-    for (const std::string& name : names)
-      catalog.add((dir / name).string(), options.allow_insecure);
+    if (error)
+      catalog.warnings_.push_back("directory of plugins " + quote(dir.string()) + ": " + error.message());
+    for (const std::string& name : names) catalog.add((dir / name).string(), options.allow_insecure);
   }
   for (const std::string& file : options.files)
     catalog.add(file.ends_with(kLibraryEnd) ? file.substr(0, file.size() - kLibraryEnd.size()) : file,

@@ -20,14 +20,14 @@ struct FoundPlugin {
 struct CatalogOptions {
   std::vector<std::string> first_dirs = {};   // absolute; searched before all others
   std::vector<std::string> config_dirs = {};  // [runtime] plugin_dirs
-  std::vector<std::string> files = {};        // absolute paths of libraries outside of these (plugin.<id>.path)
-  bool allow_insecure = false;                // files that others could replace are accepted, for development
-  bool standard_dirs = true;                  // <prefix>/lib/belay/plugins and BELAY_PLUGIN_PATH
+  std::vector<std::string> files = {};  // absolute paths of libraries outside of these (plugin.<id>.path)
+  bool allow_insecure = false;          // files that others could replace are accepted, for development
+  bool standard_dirs = true;            // <prefix>/lib/belay/plugins and BELAY_PLUGIN_PATH
 };
 
-// Searches the directories in order (first_dirs, config_dirs, <prefix>/lib/belay/plugins as seen from this library or
-// program, BELAY_PLUGIN_PATH unless the program is set-uid; never the working directory). An id found before shadows a
-// later one. Never calls dlopen.
+// Searches the directories in order (first_dirs, config_dirs, <prefix>/lib/belay/plugins as seen from this
+// library or program, BELAY_PLUGIN_PATH unless the program is set-uid; never the working directory). An id
+// found before shadows a later one. Never calls dlopen.
 class Catalog {
  public:
   Catalog() = default;
@@ -35,7 +35,9 @@ class Catalog {
 
   const std::vector<FoundPlugin>& plugins() const { return plugins_; }  // by id; refused ones too
   const std::vector<std::string>& directories() const { return directories_; }
-  const std::vector<std::string>& warnings() const { return warnings_; }  // of directories that cannot be read
+  const std::vector<std::string>& warnings() const {
+    return warnings_;
+  }  // of directories that cannot be read
   const FoundPlugin* find(std::string_view id) const;
   // Plugins whose manifest offers the key "kind:name".
   std::vector<const FoundPlugin*> offering(std::string_view key) const;

@@ -3,9 +3,9 @@
 #include "core/files.h"
 #include "core/text.h"
 
+#include <elf.h>
 #include <algorithm>
 #include <cstring>
-#include <elf.h>
 #include <filesystem>
 
 namespace belay::core {
@@ -53,20 +53,24 @@ class ElfReader {
       : file_(file), path_(path), bytes_(uint64_t(file.stat.st_size)) {}
 
   Status open() {
-    if (bytes_ < sizeof header_) return bad("it has " + std::to_string(bytes_) + " bytes, too few for an ELF file");
+    if (bytes_ < sizeof header_)
+      return bad("it has " + std::to_string(bytes_) + " bytes, too few for an ELF file");
     BELAY_ASSIGN(const std::string head, read_at(file_, 0, sizeof header_, path_));
     std::memcpy(&header_, head.data(), sizeof header_);
     if (std::memcmp(header_.e_ident, ELFMAG, SELFMAG) != 0) return bad("it is no ELF file");
     if (header_.e_ident[EI_CLASS] != ELFCLASS64 || header_.e_ident[EI_DATA] != ELFDATA2LSB)
       return bad("it is not a 64-bit little-endian ELF file");
     if (header_.e_machine != kMachine)
-      return bad("it is made for " + machine_name(header_.e_machine) + ", this machine is " + machine_name(kMachine));
-    if (header_.e_type != ET_DYN) return bad("it is no shared library (ELF type " + std::to_string(header_.e_type) + ")");
+      return bad("it is made for " + machine_name(header_.e_machine) + ", this machine is " +
+                 machine_name(kMachine));
+    if (header_.e_type != ET_DYN)
+      return bad("it is no shared library (ELF type " + std::to_string(header_.e_type) + ")");
     if (header_.e_phentsize != sizeof(Elf64_Phdr) || header_.e_phnum == 0 || header_.e_phnum > kMaxHeaders)
       return bad("its program headers make no sense (" + std::to_string(header_.e_phnum) + " of " +
                  std::to_string(header_.e_phentsize) + " bytes)");
     segments_.resize(header_.e_phnum);
-    BELAY_TRY(read(header_.e_phoff, segments_.data(), segments_.size() * sizeof(Elf64_Phdr), "program headers"));
+    BELAY_TRY(
+        read(header_.e_phoff, segments_.data(), segments_.size() * sizeof(Elf64_Phdr), "program headers"));
     return check_segments();
   }
 
@@ -74,7 +78,8 @@ class ElfReader {
     for (const Elf64_Phdr& segment : segments_) {
       if (segment.p_type != PT_DYNAMIC) continue;
       std::vector<Elf64_Dyn> entries(std::min(segment.p_filesz, kMaxTable) / sizeof(Elf64_Dyn));
-      BELAY_TRY(read(segment.p_offset, entries.data(), entries.size() * sizeof(Elf64_Dyn), "dynamic section"));
+      BELAY_TRY(
+          read(segment.p_offset, entries.data(), entries.size() * sizeof(Elf64_Dyn), "dynamic section"));
       for (const Elf64_Dyn& entry : entries) {
         if (entry.d_tag == DT_NULL) break;
         if (entry.d_tag == DT_TEXTREL || (entry.d_tag == DT_FLAGS && entry.d_un.d_val & DF_TEXTREL))
@@ -94,17 +99,20 @@ class ElfReader {
     uint64_t first = 0, end = 0;
     BELAY_TRY(symbol_range(first, end));
     std::vector<Elf64_Sym> symbols(end - first);
-    if (string_bytes_ > kMaxTable) return bad("its string table has " + std::to_string(string_bytes_) + " bytes");
+    if (string_bytes_ > kMaxTable)
+      return bad("its string table has " + std::to_string(string_bytes_) + " bytes");
     std::string strings(string_bytes_, '\0');
-    BELAY_TRY(read_mapped(symbols_ + first * sizeof(Elf64_Sym), symbols.data(), symbols.size() * sizeof(Elf64_Sym)));
+    BELAY_TRY(read_mapped(symbols_ + first * sizeof(Elf64_Sym), symbols.data(),
+                          symbols.size() * sizeof(Elf64_Sym)));
     BELAY_TRY(read_mapped(strings_, strings.data(), strings.size()));
     std::vector<std::string> names;
     for (const Elf64_Sym& symbol : symbols) {
       const auto visibility = ELF64_ST_VISIBILITY(symbol.st_other);
-      if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL || visibility == STV_HIDDEN ||
-          visibility == STV_INTERNAL)
+      if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL ||
+          visibility == STV_HIDDEN || visibility == STV_INTERNAL)
         continue;
-      if (symbol.st_name >= strings.size()) return bad("the name of an exported symbol lies outside of its strings");
+      if (symbol.st_name >= strings.size())
+        return bad("the name of an exported symbol lies outside of its strings");
       names.emplace_back(strings.c_str() + symbol.st_name);
     }
     std::sort(names.begin(), names.end());
@@ -121,7 +129,8 @@ class ElfReader {
       for (uint64_t at = 0; at + sizeof(Elf64_Nhdr) <= bytes.size();) {
         Elf64_Nhdr head;
         std::memcpy(&head, bytes.data() + at, sizeof head);
-        const uint64_t name = at + sizeof head, text = up(name + head.n_namesz), next = up(text + head.n_descsz);
+        const uint64_t name = at + sizeof head, text = up(name + head.n_namesz),
+                       next = up(text + head.n_descsz);
         if (text + head.n_descsz > bytes.size()) break;
         if (head.n_type == BELAY_NOTE_TYPE && head.n_namesz == sizeof BELAY_NOTE_NAME &&
             std::memcmp(bytes.data() + name, BELAY_NOTE_NAME, sizeof BELAY_NOTE_NAME) == 0) {
@@ -152,17 +161,21 @@ class ElfReader {
         if (segment.p_flags & PF_X) return bad("it wants an executable stack - link it with -z noexecstack");
       }
       if (segment.p_filesz > bytes_ || segment.p_offset > bytes_ - segment.p_filesz)
-        return bad("a segment ends at byte " + std::to_string(segment.p_offset) + "+" + std::to_string(segment.p_filesz) +
-                   " but the file has " + std::to_string(bytes_) + " - it is truncated");
+        return bad("a segment ends at byte " + std::to_string(segment.p_offset) + "+" +
+                   std::to_string(segment.p_filesz) + " but the file has " + std::to_string(bytes_) +
+                   " - it is truncated");
       if (segment.p_type == PT_LOAD && (segment.p_flags & (PF_W | PF_X)) == (PF_W | PF_X))
         return bad("a segment can be written and executed");
-      if (segment.p_type == PT_LOAD && segment.p_filesz > segment.p_memsz) return bad("a segment is larger than its memory");
+      if (segment.p_type == PT_LOAD && segment.p_filesz > segment.p_memsz)
+        return bad("a segment is larger than its memory");
     }
-    return stack ? Status() : bad("it does not say that its stack is not executable - link it with -z noexecstack");
+    return stack ? Status()
+                 : bad("it does not say that its stack is not executable - link it with -z noexecstack");
   }
 
   Status read(uint64_t offset, void* to, uint64_t bytes, const char* what) {
-    if (bytes > bytes_ || offset > bytes_ - bytes) return bad(std::string("its ") + what + " lie outside of the file");
+    if (bytes > bytes_ || offset > bytes_ - bytes)
+      return bad(std::string("its ") + what + " lie outside of the file");
     if (bytes == 0) return {};
     BELAY_ASSIGN(const std::string data, read_at(file_, offset, bytes, path_));
     std::memcpy(to, data.data(), bytes);
@@ -187,14 +200,16 @@ class ElfReader {
       first = 0, end = head[1];
     } else {
       BELAY_TRY(read_mapped(gnu_hash_, head, sizeof head));
-      const uint64_t buckets_at = gnu_hash_ + sizeof head + uint64_t(head[2]) * 8, chains_at = buckets_at + head[0] * 4ull;
+      const uint64_t buckets_at = gnu_hash_ + sizeof head + uint64_t(head[2]) * 8,
+                     chains_at = buckets_at + head[0] * 4ull;
       if (head[0] > kMaxTable / 4) return bad("its hash table has " + std::to_string(head[0]) + " buckets");
       std::vector<uint32_t> buckets(head[0]);
       BELAY_TRY(read_mapped(buckets_at, buckets.data(), buckets.size() * 4));
       first = head[1];
       end = first;
       for (const uint32_t bucket : buckets) end = std::max<uint64_t>(end, bucket);
-      const bool any = std::find_if(buckets.begin(), buckets.end(), [](uint32_t b) { return b != 0; }) != buckets.end();
+      const bool any =
+          std::find_if(buckets.begin(), buckets.end(), [](uint32_t b) { return b != 0; }) != buckets.end();
       for (uint32_t chain = any ? 0 : 1; !(chain & 1); ++end) {
         if (end - first > kMaxTable / sizeof(Elf64_Sym)) break;
         BELAY_TRY(read_mapped(chains_at + (end - first) * 4, &chain, 4));
@@ -218,15 +233,17 @@ std::string padded(const char* text, size_t size) { return std::string(text, str
 Status check_exports(const ElfReader& elf, const std::vector<std::string>& exports, const std::string& file) {
   std::vector<std::string> others, entries;
   for (const std::string& name : exports)
-    (name.starts_with(kEntryPrefix) && name.find_first_not_of("0123456789", 14) == std::string::npos ? entries : others)
+    (name.starts_with(kEntryPrefix) && name.find_first_not_of("0123456789", 14) == std::string::npos ? entries
+                                                                                                     : others)
         .push_back(name);
   if (others.size() > 5) others.resize(5), others.push_back("...");
   if (entries.empty())
     return elf.bad("it exports no entry symbol " BELAY_ENTRY_NAME "; it exports " +
                    (others.empty() ? "nothing" : joined(others)));
   if (std::find(entries.begin(), entries.end(), BELAY_ENTRY_NAME) == entries.end())
-    return elf.bad("built for ABI " + entries.back().substr(14) + ", this host offers " + host_abi() + " (" + file +
-                   ") - install a " + (std::stoul("0" + entries.back().substr(14, 6)) > BELAY_ABI_MAJOR ? "newer" : "older") +
+    return elf.bad("built for ABI " + entries.back().substr(14) + ", this host offers " + host_abi() + " (" +
+                   file + ") - install a " +
+                   (std::stoul("0" + entries.back().substr(14, 6)) > BELAY_ABI_MAJOR ? "newer" : "older") +
                    " host or a plugin for ABI " + std::to_string(BELAY_ABI_MAJOR));
   if (!others.empty())
     return elf.bad("it exports more than its entry symbol: " + joined(others) +
@@ -262,12 +279,15 @@ Result<PluginFile> check_plugin_file(const std::string& path, bool allow_insecur
   const std::string abi = std::to_string(found.note.abi_major) + "." + std::to_string(found.note.abi_minor);
   if (found.note.format != 1)
     return elf.bad("its note has format " + std::to_string(found.note.format) + ", this host reads 1");
-  if (!valid_id(found.id())) return elf.bad("its note has the id " + quote(found.id()) + ", want [a-z][a-z0-9._-]{0,63}");
+  if (!valid_id(found.id()))
+    return elf.bad("its note has the id " + quote(found.id()) + ", want [a-z][a-z0-9._-]{0,63}");
   if (found.note.abi_major == BELAY_ABI_MAJOR && found.note.layout != BELAY_ABI_LAYOUT)
-    return elf.bad("built for layout " + std::to_string(found.note.layout) + " of ABI " + abi + ", this host has layout " +
-                   std::to_string(BELAY_ABI_LAYOUT) + " - build it again with the headers of this host");
+    return elf.bad("built for layout " + std::to_string(found.note.layout) + " of ABI " + abi +
+                   ", this host has layout " + std::to_string(BELAY_ABI_LAYOUT) +
+                   " - build it again with the headers of this host");
   if (found.note.sanitizer != BELAY_SANITIZER_NONE && found.note.sanitizer != kSanitizer) {
-    const char* name = found.note.sanitizer == BELAY_SANITIZER_ADDRESS ? "AddressSanitizer" : "ThreadSanitizer";
+    const char* name =
+        found.note.sanitizer == BELAY_SANITIZER_ADDRESS ? "AddressSanitizer" : "ThreadSanitizer";
     return elf.bad(std::string("built with ") + name + ", this host is not - build both alike");
   }
   return found;
@@ -276,7 +296,8 @@ Result<PluginFile> check_plugin_file(const std::string& path, bool allow_insecur
 Status check_same_file(const std::string& path, uint64_t device, uint64_t inode) {
   struct stat stat;
   if (lstat(path.c_str(), &stat) == 0 && stat.st_dev == device && stat.st_ino == inode) return {};
-  return {Code::kInternal, "plugin file " + quote(path) + " was replaced while it was being loaded - start again"};
+  return {Code::kInternal,
+          "plugin file " + quote(path) + " was replaced while it was being loaded - start again"};
 }
 
 }  // namespace belay::core

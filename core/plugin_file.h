@@ -18,10 +18,11 @@ struct PluginFile {
   std::string version() const;
 };
 
-// Opens the file without following a link and checks: regular file, of at most 1 GiB, nobody else can replace it (unless
-// `allow_insecure`), ELF64 of this machine, a shared library and no program, segments inside the file, no text
-// relocations, no executable stack or code that can be written, exports exactly entry symbols, the note and what it says
-// of ABI, layout and sanitizer. `path`: absolute. Errors name the file, the rule, what was found and what to do.
+// Opens the file without following a link and checks: regular file, of at most 1 GiB, nobody else can replace
+// it (unless `allow_insecure`), ELF64 of this machine, a shared library and no program, segments inside the
+// file, no text relocations, no executable stack or code that can be written, exports exactly entry symbols,
+// the note and what it says of ABI, layout and sanitizer. `path`: absolute. Errors name the file, the rule,
+// what was found and what to do.
 Result<PluginFile> check_plugin_file(const std::string& path, bool allow_insecure);
 
 // "0.1", what this host offers.

@@ -21,20 +21,26 @@ constexpr auto kFailedStartDeadline = std::chrono::seconds(5);
 
 // All that the host reads of the table, before it calls anything in it.
 Status check_plugin_table(const belay_plugin* api, const Manifest& manifest, const std::string& who) {
-  const auto bad = [&](const std::string& why) { return Status(Code::kInternal, who + " is built wrongly: " + why + "."); };
+  const auto bad = [&](const std::string& why) {
+    return Status(Code::kInternal, who + " is built wrongly: " + why + ".");
+  };
   constexpr uint64_t kWanted = offsetof(belay_plugin, get_extension) + sizeof(void*);
   if (api->hdr.struct_size < kWanted || api->hdr.struct_size > 65536)
-    return bad("struct_size of its table is " + std::to_string(api->hdr.struct_size) + ", want " + std::to_string(kWanted) +
-               " to 65536");
+    return bad("struct_size of its table is " + std::to_string(api->hdr.struct_size) + ", want " +
+               std::to_string(kWanted) + " to 65536");
   if (to_view(api->id) != manifest.id)
-    return bad("its table has the id " + quote(to_view(api->id).substr(0, 64)) + ", its manifest " + quote(manifest.id));
-  if (!api->open || !api->close) return bad(std::string("required slot ") + (api->open ? "close" : "open") + " is null");
+    return bad("its table has the id " + quote(to_view(api->id).substr(0, 64)) + ", its manifest " +
+               quote(manifest.id));
+  if (!api->open || !api->close)
+    return bad(std::string("required slot ") + (api->open ? "close" : "open") + " is null");
   if (api->component_count == 0 || api->component_count > kMostComponents || !api->components)
-    return bad("it has " + std::to_string(api->component_count) + " components, want 1 to " + std::to_string(kMostComponents));
+    return bad("it has " + std::to_string(api->component_count) + " components, want 1 to " +
+               std::to_string(kMostComponents));
   std::vector<std::string> keys, declared;
   for (uint64_t i = 0; i < api->component_count; ++i) {
     const belay_component* component = api->components[i];
-    if (!component || component->hdr.struct_size < sizeof(belay_component) || component->hdr.struct_size > 65536)
+    if (!component || component->hdr.struct_size < sizeof(belay_component) ||
+        component->hdr.struct_size > 65536)
       return bad("component " + std::to_string(i) + " is null or has a wrong struct_size");
     const size_t slash = to_view(component->kind).find('/');
     if (slash == std::string_view::npos || !valid_id(to_view(component->kind).substr(0, slash)) ||
@@ -47,7 +53,9 @@ Status check_plugin_table(const belay_plugin* api, const Manifest& manifest, con
   for (const ManifestComponent& component : manifest.components) declared.push_back(component.key());
   std::sort(keys.begin(), keys.end());
   std::sort(declared.begin(), declared.end());
-  return keys == declared ? Status() : bad("it has the components " + joined(keys) + ", its manifest says " + joined(declared));
+  return keys == declared
+             ? Status()
+             : bad("it has the components " + joined(keys) + ", its manifest says " + joined(declared));
 }
 
 }  // namespace
@@ -83,8 +91,8 @@ struct PluginLoader::State {
 
   Host& host;
   const Catalog catalog;
-  std::mutex work;             // held by load and unload while they run plugins: they come one after the other
-  mutable std::mutex mutex;    // of what list() reads: state, reason, needed
+  std::mutex work;           // held by load and unload while they run plugins: they come one after the other
+  mutable std::mutex mutex;  // of what list() reads: state, reason, needed
   std::map<std::string, std::unique_ptr<Plugin>, std::less<>> plugins;
   std::vector<Plugin*> opened;  // in order
 
@@ -92,7 +100,9 @@ struct PluginLoader::State {
     std::lock_guard lock(mutex);
     plugin.state = state, plugin.reason = reason;
   }
-  bool running(const Plugin& plugin) const { return plugin.state == PluginState::kActive || plugin.state == PluginState::kOpen; }
+  bool running(const Plugin& plugin) const {
+    return plugin.state == PluginState::kActive || plugin.state == PluginState::kOpen;
+  }
 
   Status fail(Plugin& plugin, Status status) {
     host.log().error("core", status.message());
@@ -117,12 +127,16 @@ struct PluginLoader::State {
     }));
     const std::string abi = std::to_string(BELAY_ABI_MAJOR) + "." + std::to_string(hands.plugin_minor);
     if (hands.needs != 0)  // this host has no feature bits yet, so it cannot know their names
-      return {Code::kUnimplemented, who + " refused: needs feature bits " + std::to_string(hands.needs) + " of ABI " + abi +
-                                        ", this host has minor " + std::to_string(BELAY_ABI_MINOR) + " - install a newer host"};
-    if (!api) return {Code::kUnimplemented, who + " refused: it says that it cannot work with this host (ABI " + host_abi() + ")"};
+      return {Code::kUnimplemented, who + " refused: needs feature bits " + std::to_string(hands.needs) +
+                                        " of ABI " + abi + ", this host has minor " +
+                                        std::to_string(BELAY_ABI_MINOR) + " - install a newer host"};
+    if (!api)
+      return {Code::kUnimplemented,
+              who + " refused: it says that it cannot work with this host (ABI " + host_abi() + ")"};
     if (hands.layout != BELAY_ABI_LAYOUT)
-      return {Code::kUnimplemented, who + " refused: built for layout " + std::to_string(hands.layout) + " of ABI " + abi +
-                                        ", this host has layout " + std::to_string(BELAY_ABI_LAYOUT) +
+      return {Code::kUnimplemented, who + " refused: built for layout " + std::to_string(hands.layout) +
+                                        " of ABI " + abi + ", this host has layout " +
+                                        std::to_string(BELAY_ABI_LAYOUT) +
                                         " - build it again with the headers of this host"};
     BELAY_TRY(check_plugin_table(api, manifest, who));
     plugin.api = api;
@@ -152,7 +166,8 @@ struct PluginLoader::State {
     std::vector<Service> services;
     std::vector<std::string> keys;
     for (uint64_t i = 0; i < plugin.api->component_count; ++i) {
-      Service service{.component = plugin.api->components[i], .plugin = plugin.manifest().id, .file = plugin.found->file};
+      Service service{
+          .component = plugin.api->components[i], .plugin = plugin.manifest().id, .file = plugin.found->file};
       keys.push_back(service.key());
       bool wanted = !use.set();
       for (uint64_t u = 0; u < use.count(); ++u) wanted |= use.at(u).as_string() == keys.back();
@@ -163,10 +178,12 @@ struct PluginLoader::State {
       services.push_back(std::move(service));
     }
     for (uint64_t u = 0; u < use.count(); ++u)
-      if (const std::string key(use.at(u).as_string()); std::find(keys.begin(), keys.end(), key) == keys.end())
-        return {Code::kInvalidArgument, "config " + host.config().where("plugin.\"" + plugin.manifest().id + "\".use") +
-                                            ": plugin " + quote(plugin.id()) + " offers no " + quote(key) +
-                                            did_you_mean(key, keys) + " (it offers " + joined(keys) + ")"};
+      if (const std::string key(use.at(u).as_string());
+          std::find(keys.begin(), keys.end(), key) == keys.end())
+        return {Code::kInvalidArgument,
+                "config " + host.config().where("plugin.\"" + plugin.manifest().id + "\".use") + ": plugin " +
+                    quote(plugin.id()) + " offers no " + quote(key) + did_you_mean(key, keys) +
+                    " (it offers " + joined(keys) + ")"};
     BELAY_TRY(host.services().add(std::move(services)));
     host.objects().offer(plugin.manifest().id, plugin.ctx);
     return {};
@@ -177,7 +194,8 @@ struct PluginLoader::State {
     StringSink reason;
     belay_score score{{sizeof score, 0, nullptr}, 0, reason.sink()};
     belay_status raw = BELAY_OK;
-    BELAY_TRY(call_slot(plugin.id(), "score", false, [&] { raw = service.component->score(plugin.ctx, &score); }));
+    BELAY_TRY(
+        call_slot(plugin.id(), "score", false, [&] { raw = service.component->score(plugin.ctx, &score); }));
     BELAY_TRY(host.take(raw, plugin.id(), "score"));
     service.score = std::min<uint64_t>(score.score, 1000);
     service.reason = printable(reason.text());
@@ -200,15 +218,18 @@ struct PluginLoader::State {
     std::vector<std::string> left = host.objects().held_by(plugin.id());
     for (std::string& key : left) key = "a lease of " + key;
     if (const uint64_t blocks = plugin.table->blocks)
-      left.push_back(std::to_string(blocks) + " blocks of " + std::to_string(plugin.table->block_bytes) + " bytes");
-    if (!left.empty()) host.log().warning("core", "plugin " + quote(plugin.id()) + " leaves behind " + joined(left) + ".");
+      left.push_back(std::to_string(blocks) + " blocks of " + std::to_string(plugin.table->block_bytes) +
+                     " bytes");
+    if (!left.empty())
+      host.log().warning("core", "plugin " + quote(plugin.id()) + " leaves behind " + joined(left) + ".");
   }
 
   Status check_requirements(const Manifest& manifest, const std::vector<const Manifest*>& wanted) {
     const std::string who = "plugin " + quote(manifest.id) + " refused: ";
     for (const std::string& requirement : all_requirements(manifest)) {
       if (requirement.starts_with("belay.host.") && !host.service(requirement))
-        return {Code::kUnimplemented, who + "this host has no service " + quote(requirement) + " - install a newer host"};
+        return {Code::kUnimplemented,
+                who + "this host has no service " + quote(requirement) + " - install a newer host"};
       const Plugin* failed = nullptr;
       bool there = offers(manifest, requirement);
       for (const Manifest* other : wanted)
@@ -227,7 +248,8 @@ struct PluginLoader::State {
     const ProcessState before;
     Status status = body();
     for (const std::string& change : before.restore())
-      host.misbehaved(plugin.id(), std::string(what) + " changed " + change + " of the process; it was put back.");
+      host.misbehaved(plugin.id(),
+                      std::string(what) + " changed " + change + " of the process; it was put back.");
     return status;
   }
 
@@ -239,21 +261,26 @@ struct PluginLoader::State {
 
   Status end(Plugin& plugin, std::chrono::nanoseconds deadline) {
     const auto until = std::chrono::steady_clock::now() + deadline;
-    const auto left = [&] { return std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(until - std::chrono::steady_clock::now())); };
+    const auto left = [&] {
+      return std::max(std::chrono::nanoseconds(0),
+                      std::chrono::nanoseconds(until - std::chrono::steady_clock::now()));
+    };
     set(plugin, PluginState::kDraining);
     host.services().remove_all(plugin.id());
     host.objects().revoke(plugin.id());
     Status status;
     if (BELAY_HAS(plugin.api, belay_plugin, quiesce)) {
       belay_status raw = BELAY_OK;
-      status = call_slot(plugin.id(), "quiesce", false, [&] { raw = plugin.api->quiesce(plugin.ctx, uint64_t(left().count())); });
+      status = call_slot(plugin.id(), "quiesce", false,
+                         [&] { raw = plugin.api->quiesce(plugin.ctx, uint64_t(left().count())); });
       if (status.ok()) status = host.take(raw, plugin.id(), "quiesce");
       if (!status.ok()) host.log().warning("core", status.message());
     }
     status = host.objects().withdraw(plugin.manifest().id, left());
     if (status.ok() && !host.executor().drain(plugin.table->tasks, left()))
       status = {Code::kDeadlineExceeded, "Plugin " + quote(plugin.id()) + " is still in use: " +
-                                             std::to_string(plugin.table->tasks.tasks) + " of its tasks have not ended."};
+                                             std::to_string(plugin.table->tasks.tasks) +
+                                             " of its tasks have not ended."};
     if (!status.ok()) {
       set(plugin, PluginState::kZombie, status.message());
       host.log().error("core", status.message() + " It stays mapped.");
@@ -267,10 +294,12 @@ struct PluginLoader::State {
     report_leaks(plugin);
     plugin.table->live = false;
     set(plugin, PluginState::kClosed);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their reports need the library's symbols
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // their reports need the library's symbols
     if (plugin.manifest().unload_supported) {
       const bool gone = plugin.library.close();
-      set(plugin, gone ? PluginState::kUnmapped : PluginState::kResident, gone ? "" : "something keeps the library mapped");
+      set(plugin, gone ? PluginState::kUnmapped : PluginState::kResident,
+          gone ? "" : "something keeps the library mapped");
       return {};
     }
 #endif
@@ -279,7 +308,8 @@ struct PluginLoader::State {
   }
 };
 
-PluginLoader::PluginLoader(Host& host, Catalog catalog) : state_(std::make_unique<State>(host, std::move(catalog))) {}
+PluginLoader::PluginLoader(Host& host, Catalog catalog)
+    : state_(std::make_unique<State>(host, std::move(catalog))) {}
 PluginLoader::~PluginLoader() = default;
 
 Status PluginLoader::need(std::string_view requirement, const std::string& why) {
@@ -288,7 +318,8 @@ Status PluginLoader::need(std::string_view requirement, const std::string& why) 
   const auto rank = [&](const Plugin& plugin) {  // a name given is better than priorities
     int64_t priority = 0;
     for (const ManifestComponent& component : plugin.manifest().components)
-      if (component.key() == requirement || component.kind == requirement) priority = std::max(priority, component.priority);
+      if (component.key() == requirement || component.kind == requirement)
+        priority = std::max(priority, component.priority);
     return std::tuple(plugin.manifest().id == requirement, plugin.found->refused.ok(), priority);
   };
   for (const auto& [id, plugin] : state.plugins) {
@@ -316,17 +347,20 @@ Status PluginLoader::load() {
   std::lock_guard work(state.work);
   std::vector<const Manifest*> wanted;
   for (auto& [id, plugin] : state.plugins)
-    if (plugin->needed && (plugin->state == PluginState::kFound || state.running(*plugin))) wanted.push_back(&plugin->manifest());
+    if (plugin->needed && (plugin->state == PluginState::kFound || state.running(*plugin)))
+      wanted.push_back(&plugin->manifest());
   const PluginOrder order = order_plugins(wanted);
   Status first;
   const auto note = [&](Plugin& plugin, Status status) {
     if (status.ok()) return;
     status = state.fail(plugin, std::move(status));
-    if (first.ok() && !state.host.config().get("plugin.\"" + plugin.manifest().id + "\".optional").as_bool()) first = status;
+    if (first.ok() && !state.host.config().get("plugin.\"" + plugin.manifest().id + "\".optional").as_bool())
+      first = status;
   };
   const auto plugin_of_id = [&](const std::string& id) -> Plugin& { return *state.plugins.find(id)->second; };
   for (const auto& [id, cycle] : order.cycles)
-    note(plugin_of_id(id), {Code::kInvalidArgument, "plugin " + quote(id) + " refused: requirements go in a circle: " + cycle});
+    note(plugin_of_id(id),
+         {Code::kInvalidArgument, "plugin " + quote(id) + " refused: requirements go in a circle: " + cycle});
   for (const std::string& id : order.order) {
     Plugin& plugin = plugin_of_id(id);
     if (plugin.state != PluginState::kFound) continue;
@@ -360,7 +394,8 @@ Status PluginLoader::unload(const std::string& id, std::chrono::nanoseconds dead
   if (at == state.plugins.end()) return state.catalog.not_found(id);
   Plugin& plugin = *at->second;
   if (!state.running(plugin))
-    return {Code::kFailedPrecondition, "plugin " + quote(id) + " is " + name_of(plugin.state) + ", so it cannot be ended."};
+    return {Code::kFailedPrecondition,
+            "plugin " + quote(id) + " is " + name_of(plugin.state) + ", so it cannot be ended."};
   std::erase(state.opened, &plugin);
   return state.end(plugin, deadline);
 }
@@ -374,7 +409,9 @@ Status PluginLoader::unload_all(std::chrono::nanoseconds deadline) {
   while (!state.opened.empty()) {
     Plugin& plugin = *state.opened.back();
     state.opened.pop_back();
-    Status status = state.end(plugin, std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(until - std::chrono::steady_clock::now())));
+    Status status =
+        state.end(plugin, std::max(std::chrono::nanoseconds(0),
+                                   std::chrono::nanoseconds(until - std::chrono::steady_clock::now())));
     if (first.ok()) first = std::move(status);
   }
   return first;
@@ -385,9 +422,13 @@ std::vector<PluginInfo> PluginLoader::list() const {
   std::vector<PluginInfo> all;
   for (const FoundPlugin& found : state_->catalog.plugins()) {
     const Manifest& manifest = found.manifest;
-    PluginInfo info{.id = manifest.id, .version = manifest.version,
-                    .abi = std::to_string(manifest.abi_major) + "." + std::to_string(manifest.abi_minor), .file = found.file,
-                    .manifest = manifest.text, .keys = manifest.keys(), .reason = found.refused.message()};
+    PluginInfo info{.id = manifest.id,
+                    .version = manifest.version,
+                    .abi = std::to_string(manifest.abi_major) + "." + std::to_string(manifest.abi_minor),
+                    .file = found.file,
+                    .manifest = manifest.text,
+                    .keys = manifest.keys(),
+                    .reason = found.refused.message()};
     const auto at = state_->plugins.find(manifest.id);
     if (at != state_->plugins.end() && at->second->found == &found) {
       info.state = at->second->state;
@@ -423,7 +464,8 @@ std::string PluginLoader::why_not(std::string_view key) const {
         return "plugin " + quote(id) + " offers it and " +
                (!plugin->reason.empty() ? std::string(name_of(plugin->state)) + ": " + plugin->reason
                 : !plugin->needed       ? "is not named in the configuration (add it to [runtime] plugins)"
-                                        : std::string("is ") + name_of(plugin->state)) + ".";
+                                        : std::string("is ") + name_of(plugin->state)) +
+               ".";
   return "";
 }
 

@@ -17,10 +17,19 @@ namespace belay::core {
 
 class Host;
 
-// found -> loaded -> open -> active -> draining -> closed -> resident | unmapped; also failed, zombie (its drain ended
-// at the deadline: it stays mapped, its keys are gone).
+// found -> loaded -> open -> active -> draining -> closed -> resident | unmapped; also failed, zombie (its
+// drain ended at the deadline: it stays mapped, its keys are gone).
 enum class PluginState : uint8_t {
-  kFound, kLoaded, kOpen, kActive, kDraining, kClosed, kResident, kUnmapped, kFailed, kZombie
+  kFound,
+  kLoaded,
+  kOpen,
+  kActive,
+  kDraining,
+  kClosed,
+  kResident,
+  kUnmapped,
+  kFailed,
+  kZombie
 };
 const char* name_of(PluginState state);
 
@@ -28,26 +37,27 @@ struct PluginInfo {
   std::string id, version, abi, file, manifest;  // manifest: its text
   std::string keys;                              // "belay.driver/1:cpu belay.kernel-provider/1:cpu"
   PluginState state = PluginState::kFound;
-  std::string reason;                            // of a failure or refusal, or who holds a zombie; else empty
+  std::string reason;  // of a failure or refusal, or who holds a zombie; else empty
 };
 
-// Loads the plugins that a configuration needs, in the order of what they require, and ends them in the reverse order.
-// A plugin that fails leaves the others alone. Calls of load() and unload() are serialised; no lock is held while a
-// plugin runs but its own. Thread-safe.
+// Loads the plugins that a configuration needs, in the order of what they require, and ends them in the
+// reverse order. A plugin that fails leaves the others alone. Calls of load() and unload() are serialised; no
+// lock is held while a plugin runs but its own. Thread-safe.
 class PluginLoader {
  public:
   PluginLoader(Host& host, Catalog catalog);
   ~PluginLoader();
 
-  // Marks as needed what offers a key ("belay.driver/1:cpu") or a kind, or has that id, and all that it requires. NOT_FOUND
-  // names the nearest and where was looked; `why` begins the message. Before load().
+  // Marks as needed what offers a key ("belay.driver/1:cpu") or a kind, or has that id, and all that it
+  // requires. NOT_FOUND names the nearest and where was looked; `why` begins the message. Before load().
   Status need(std::string_view requirement, const std::string& why);
   std::set<std::string> needed() const;  // ids
-  // Loads, opens and starts what is needed and not running yet, with what that requires. Everything that can be loaded
-  // is; the status is that of the first failure.
+  // Loads, opens and starts what is needed and not running yet, with what that requires. Everything that can
+  // be loaded is; the status is that of the first failure.
   Status load();
-  // Ends a plugin logically: keys removed, leases revoked, quiesce, wait for objects, tasks and leases, close; it stays
-  // mapped unless its manifest allows more. DEADLINE_EXCEEDED: it is a zombie, the message says who holds it.
+  // Ends a plugin logically: keys removed, leases revoked, quiesce, wait for objects, tasks and leases,
+  // close; it stays mapped unless its manifest allows more. DEADLINE_EXCEEDED: it is a zombie, the message
+  // says who holds it.
   Status unload(const std::string& id, std::chrono::nanoseconds deadline);
   // All of them, users before what they use.
   Status unload_all(std::chrono::nanoseconds deadline);

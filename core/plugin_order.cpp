@@ -23,7 +23,8 @@ PluginOrder order_plugins(const std::vector<const Manifest*>& plugins) {
   PluginOrder result;
   std::vector<const Manifest*> left = plugins;
   // The one among those left that must come before `manifest`, or nullptr.
-  const auto blocker = [&](const Manifest& manifest, const std::vector<std::string>& wanted) -> const Manifest* {
+  const auto blocker = [&](const Manifest& manifest,
+                           const std::vector<std::string>& wanted) -> const Manifest* {
     for (const std::string& requirement : wanted)
       for (const Manifest* other : left)
         if (other != &manifest && !offers(manifest, requirement) && offers(*other, requirement)) return other;
@@ -39,7 +40,8 @@ PluginOrder order_plugins(const std::vector<const Manifest*>& plugins) {
   while (!left.empty()) {
     auto next = std::find_if(left.begin(), left.end(), [&](auto* m) { return !blocker(*m, wishes(*m)); });
     if (next == left.end())  // a circle with `after` in it: only what is required counts
-      next = std::find_if(left.begin(), left.end(), [&](auto* m) { return !blocker(*m, all_requirements(*m)); });
+      next =
+          std::find_if(left.begin(), left.end(), [&](auto* m) { return !blocker(*m, all_requirements(*m)); });
     if (next == left.end()) break;
     result.order.push_back((*next)->id);
     left.erase(next);

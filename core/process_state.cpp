@@ -1,12 +1,12 @@
 #include "core/process_state.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cfenv>
 #include <clocale>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <sys/stat.h>
-#include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -21,7 +21,8 @@ std::string directory() {
 
 // Asking with umask() would set it for a moment, under the feet of other threads. -1: not known.
 int current_umask() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> status(std::fopen("/proc/self/status", "re"), std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> status(std::fopen("/proc/self/status", "re"),
+                                                               std::fclose);
   char line[128];
   unsigned value = 0;
   while (status && std::fgets(line, sizeof line, status.get()))
@@ -53,7 +54,8 @@ bool same_handler(const struct sigaction& a, const struct sigaction& b) {
 
 ProcessState::ProcessState() : directory_(directory()), umask_(current_umask()), float_mode_(float_mode()) {
   std::memset(signals_.data(), 0, sizeof signals_);
-  for (int i = 1; i <= SIGRTMAX && size_t(i) < signals_.size(); ++i) sigaction(i, nullptr, &signals_[size_t(i)]);
+  for (int i = 1; i <= SIGRTMAX && size_t(i) < signals_.size(); ++i)
+    sigaction(i, nullptr, &signals_[size_t(i)]);
   const char* locale = std::setlocale(LC_ALL, nullptr);
   locale_ = locale ? locale : "C";
 }

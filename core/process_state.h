@@ -9,8 +9,9 @@
 
 namespace belay::core {
 
-// Signal handlers, locale, working directory, umask, floating-point mode. Taken before a plugin is loaded and opened;
-// restore() undoes what has changed meanwhile and tells what that was: "locale (de_DE.UTF-8)". For one thread.
+// Signal handlers, locale, working directory, umask, floating-point mode. Taken before a plugin is loaded and
+// opened; restore() undoes what has changed meanwhile and tells what that was: "locale (de_DE.UTF-8)". For
+// one thread.
 class ProcessState {
  public:
   ProcessState();

@@ -14,15 +14,17 @@ struct UnitName {
   std::string_view name;
   int64_t factor;
 };
-constexpr UnitName kSizes[] = {{"TiB", 1ll << 40}, {"GiB", 1ll << 30}, {"MiB", 1ll << 20}, {"KiB", 1ll << 10},
-                               {"TB", 1000000000000}, {"GB", 1000000000}, {"MB", 1000000}, {"KB", 1000}, {"B", 1}};
+constexpr UnitName kSizes[] = {{"TiB", 1ll << 40}, {"GiB", 1ll << 30},    {"MiB", 1ll << 20},
+                               {"KiB", 1ll << 10}, {"TB", 1000000000000}, {"GB", 1000000000},
+                               {"MB", 1000000},    {"KB", 1000},          {"B", 1}};
 constexpr UnitName kDurations[] = {{"h", 3600000000000}, {"min", 60000000000}, {"s", 1000000000},
                                    {"ms", 1000000},      {"us", 1000},         {"ns", 1}};
 
 template <size_t n>
 Result<int64_t> parse_unit(std::string_view text, const UnitName (&units)[n], const char* want) {
   double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   std::string_view unit = text.substr(size_t(end - text.data()));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   if (error == std::errc() && number == 0 && unit.empty()) return 0;
@@ -42,8 +44,16 @@ std::string print_unit(int64_t value, const UnitName (&units)[n]) {
 
 // What a field wants, for messages and examples: "a size such as \"64MiB\"".
 const char* want_of(FieldType type) {
-  constexpr const char* kWants[] = {"true or false", "an int", "a number", "a string", "a size such as \"64MiB\"",
-                                    "a duration such as \"5ms\"", "a list of strings", "a table", "a list of tables", "a value"};
+  constexpr const char* kWants[] = {"true or false",
+                                    "an int",
+                                    "a number",
+                                    "a string",
+                                    "a size such as \"64MiB\"",
+                                    "a duration such as \"5ms\"",
+                                    "a list of strings",
+                                    "a table",
+                                    "a list of tables",
+                                    "a value"};
   return kWants[size_t(type)];
 }
 
@@ -57,7 +67,8 @@ std::string range_of(const Field& field) {
     return text;
   };
   const std::string unit = field.unit.empty() ? "" : " " + field.unit;
-  if (std::isfinite(field.min) && std::isfinite(field.max)) return print(field.min) + " to " + print(field.max) + unit;
+  if (std::isfinite(field.min) && std::isfinite(field.max))
+    return print(field.min) + " to " + print(field.max) + unit;
   if (std::isfinite(field.min)) return print(field.min) + " or more" + unit;
   if (std::isfinite(field.max)) return print(field.max) + " or less" + unit;
   return "";
@@ -72,8 +83,9 @@ class Checker {
     for (const Node::Member& member : node.members)
       if (std::find(keys.begin(), keys.end(), member.key) == keys.end() && member.node->origin != "default") {
         const std::string near = did_you_mean(member.key, keys);
-        fail(member.key_origin, "unknown key " + quote(member.key) + " for " + what +
-                                    (near.empty() ? " - want one of " + (keys.empty() ? "none" : joined(keys)) : near));
+        fail(member.key_origin,
+             "unknown key " + quote(member.key) + " for " + what +
+                 (near.empty() ? " - want one of " + (keys.empty() ? "none" : joined(keys)) : near));
       }
     for (const Field& field : fields) {
       Node* value = node.find(field.key);
@@ -89,13 +101,15 @@ class Checker {
       }
       if (value) check(*value, field, what);
       if (!value && field.flags & kRequired)
-        fail(node.origin, "key " + quote(field.key) + " of " + what + " is missing - want " + want_of(field.type));
+        fail(node.origin,
+             "key " + quote(field.key) + " of " + what + " is missing - want " + want_of(field.type));
     }
   }
 
   Status status() const {
     if (errors_.empty()) return {};
-    return {Code::kInvalidArgument, joined(errors_, "\n") + (more_ ? "\n... and " + std::to_string(more_) + " more" : "")};
+    return {Code::kInvalidArgument,
+            joined(errors_, "\n") + (more_ ? "\n... and " + std::to_string(more_) + " more" : "")};
   }
 
  private:
@@ -123,7 +137,8 @@ class Checker {
         return;
       case FieldType::kInt:
       case FieldType::kSize:
-      case FieldType::kDuration: return number(node, field, what);
+      case FieldType::kDuration:
+        return number(node, field, what);
       case FieldType::kString:
         if (node.type != BELAY_VALUE_STRING) return wrong(node, field, what, want_of(field.type));
         return text(node, field, what);
@@ -152,7 +167,8 @@ class Checker {
           table(*member.node, field.members, "[[" + field.key + "]]");
         }
         return;
-      case FieldType::kAny: return;
+      case FieldType::kAny:
+        return;
     }
   }
 
@@ -166,7 +182,8 @@ class Checker {
       return wrong(node, field, what, want_of(field.type));  // a duration without unit would be a guess
     }
     if (!plain) node.unit = size ? Node::Unit::kBytes : Node::Unit::kNanoseconds;
-    if (!(double(node.integer) >= std::max(field.min, plain ? field.min : 0.0) && double(node.integer) <= field.max))
+    if (!(double(node.integer) >= std::max(field.min, plain ? field.min : 0.0) &&
+          double(node.integer) <= field.max))
       wrong(node, field, what, range_or(field));
   }
 
@@ -193,7 +210,8 @@ class Checker {
 }  // namespace
 
 void Schema::add(const std::string& table, const std::vector<Field>& fields, const std::string& doc) {
-  auto at = std::find_if(tables_.begin(), tables_.end(), [&](const Field& known) { return known.key == table; });
+  auto at =
+      std::find_if(tables_.begin(), tables_.end(), [&](const Field& known) { return known.key == table; });
   if (at == tables_.end()) at = tables_.insert(at, Field{.key = table, .type = FieldType::kTable});
   at->members.insert(at->members.end(), fields.begin(), fields.end());
   if (!doc.empty()) at->doc = doc;
@@ -202,24 +220,43 @@ void Schema::add(const std::string& table, const std::vector<Field>& fields, con
 Schema core_schema() {
   using T = FieldType;
   Schema schema;
-  schema.add("runtime",
-             {{.key = "plugins", .type = T::kStringList, .default_value = "[]",
-               .doc = "ids of plugins to load besides those that other keys name"},
-              {.key = "plugin_dirs", .type = T::kStringList, .default_value = "[]",
-               .doc = "absolute directories of plugins, searched before the installed ones", .flags = kPath},
-              {.key = "allow_external", .type = T::kBool, .default_value = "false",
-               .doc = "plugin.<id>.path may name a library outside of these directories"},
-              {.key = "allow_insecure", .type = T::kBool, .default_value = "false",
-               .doc = "load plugins whose files others could replace; for development only"},
-              {.key = "override", .type = T::kStringList, .default_value = "[]",
-               .doc = "keys such as \"belay.driver/1:cpu\" for which a later plugin replaces an earlier one"}});
-  schema.add("log",
-             {{.key = "level", .type = T::kString, .default_value = "\"warning\"", .doc = "the least that is written",
-               .choices = {"trace", "debug", "info", "warning", "error", "critical", "off"}},
-              {.key = "file", .type = T::kString, .default_value = "\"\"",
-               .doc = "where lines are appended; empty: the standard error stream", .flags = kPath},
-              {.key = "levels", .type = T::kTable, .default_value = "{}",
-               .doc = "levels of loggers, e.g. { \"plugin.cpu\" = \"debug\" }"}});
+  schema.add(
+      "runtime",
+      {{.key = "plugins",
+        .type = T::kStringList,
+        .default_value = "[]",
+        .doc = "ids of plugins to load besides those that other keys name"},
+       {.key = "plugin_dirs",
+        .type = T::kStringList,
+        .default_value = "[]",
+        .doc = "absolute directories of plugins, searched before the installed ones",
+        .flags = kPath},
+       {.key = "allow_external",
+        .type = T::kBool,
+        .default_value = "false",
+        .doc = "plugin.<id>.path may name a library outside of these directories"},
+       {.key = "allow_insecure",
+        .type = T::kBool,
+        .default_value = "false",
+        .doc = "load plugins whose files others could replace; for development only"},
+       {.key = "override",
+        .type = T::kStringList,
+        .default_value = "[]",
+        .doc = "keys such as \"belay.driver/1:cpu\" for which a later plugin replaces an earlier one"}});
+  schema.add("log", {{.key = "level",
+                      .type = T::kString,
+                      .default_value = "\"warning\"",
+                      .doc = "the least that is written",
+                      .choices = {"trace", "debug", "info", "warning", "error", "critical", "off"}},
+                     {.key = "file",
+                      .type = T::kString,
+                      .default_value = "\"\"",
+                      .doc = "where lines are appended; empty: the standard error stream",
+                      .flags = kPath},
+                     {.key = "levels",
+                      .type = T::kTable,
+                      .default_value = "{}",
+                      .doc = "levels of loggers, e.g. { \"plugin.cpu\" = \"debug\" }"}});
   schema.add("plugin", {}, "one table for each plugin, by id");
   return schema;
 }
@@ -246,13 +283,15 @@ std::string example_of(const std::string& table, const std::vector<Field>& field
                                     std::string(field.flags & kRequired ? "required" : "")})
       if (!hint.empty()) hints += (hints.empty() ? "" : "; ") + hint;
     out += "# " + (doc.empty() ? "" : doc + " ") + "(" + hints + ")\n";
-    out += "# " + print_key(field.key) + " = " +
-           (field.default_value.empty() ? "..." : field.default_value) + "\n";
+    out += "# " + print_key(field.key) + " = " + (field.default_value.empty() ? "..." : field.default_value) +
+           "\n";
   }
   return out + "\n";
 }
 
-Result<int64_t> parse_size(std::string_view text) { return parse_unit(text, kSizes, "size, want e.g. \"64MiB\""); }
+Result<int64_t> parse_size(std::string_view text) {
+  return parse_unit(text, kSizes, "size, want e.g. \"64MiB\"");
+}
 Result<int64_t> parse_duration(std::string_view text) {
   return parse_unit(text, kDurations, "duration, want e.g. \"5ms\"");
 }

@@ -27,10 +27,10 @@ enum class FieldType : uint8_t {
 
 enum FieldFlag : uint32_t {
   kRequired = 1,
-  kSecret = 2,      // shown as "***"
-  kReload = 4,      // may change while the plugin is open
-  kPath = 8,        // absolute, or relative to the file that says it; '$' is refused
-  kDeprecated = 16, // accepted with a warning in the log
+  kSecret = 2,       // shown as "***"
+  kReload = 4,       // may change while the plugin is open
+  kPath = 8,         // absolute, or relative to the file that says it; '$' is refused
+  kDeprecated = 16,  // accepted with a warning in the log
 };
 
 // One key. Values are written as in TOML: Field{"threads", FieldType::kInt, "0", "lanes; 0: all cores"}.
@@ -40,12 +40,14 @@ struct Field {
   std::string default_value = {};  // TOML ("64", "\"64MiB\"", "[]"); empty: not set unless configured
   std::string doc = {};            // one sentence; units
   uint32_t flags = 0;
-  double min = -std::numeric_limits<double>::infinity();  // of a number, a size or a duration in ns; items of a list
+  double min =
+      -std::numeric_limits<double>::infinity();  // of a number, a size or a duration in ns; items of a list
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};  // of a string, or of each string of a list
   std::string unit = {};
-  // The strings name components of this kind ("belay.memory-policy/1"; what follows a ':' in them is ignored), so a
-  // configuration that says them needs their plugins. `choices` are then further words, such as "auto".
+  // The strings name components of this kind ("belay.memory-policy/1"; what follows a ':' in them is
+  // ignored), so a configuration that says them needs their plugins. `choices` are then further words, such
+  // as "auto".
   std::string names_kind = {};
   std::vector<Field> members = {};  // of a table, or of each table of a list
 };
@@ -61,11 +63,13 @@ class Schema {
   std::vector<Field> tables_;
 };
 
-// What the core itself reads: [runtime] plugin_dirs, plugins, allow_external, allow_insecure, override; [log]; [plugin.*].
+// What the core itself reads: [runtime] plugin_dirs, plugins, allow_external, allow_insecure, override;
+// [log]; [plugin.*].
 Schema core_schema();
 
-// Checks `table` and makes it complete: converts sizes and durations, fills defaults. `what` names the owner of the keys
-// in messages: "belay.driver/1:ascend", "[engine]". INVALID_ARGUMENT holds up to ten lines such as
+// Checks `table` and makes it complete: converts sizes and durations, fills defaults. `what` names the owner
+// of the keys in messages: "belay.driver/1:ascend", "[engine]". INVALID_ARGUMENT holds up to ten lines such
+// as
 //   config belay.toml:14:3: unknown key 'queue_deph' for belay.driver/1:ascend - did you mean 'queue_depth'?
 Status check_table(Node& table, const std::vector<Field>& fields, const std::string& what,
                    const std::string& file_word = "config");

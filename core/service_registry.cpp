@@ -13,7 +13,8 @@ Status ServiceRegistry::add(std::vector<Service> services) {
   for (const Service& service : services) {
     const std::string key = service.key();
     const Service* other = nullptr;
-    if (const auto at = services_.find(key); at != services_.end() && !overrides_.contains(key)) other = &at->second;
+    if (const auto at = services_.find(key); at != services_.end() && !overrides_.contains(key))
+      other = &at->second;
     if (!fresh.emplace(key, &service).second) other = &service;
     if (other)
       return {Code::kAlreadyExists, "Key " + quote(key) + " is offered by " + other->file + " and by " +
@@ -52,7 +53,8 @@ Result<Service> ServiceRegistry::choose(std::string_view kind) const {
   const std::vector<Service> found = candidates(kind);
   if (found.empty()) return Status(Code::kNotFound, "No running plugin offers a " + std::string(kind) + ".");
   if (found.front().score == 0)
-    return Status(Code::kUnavailable, "Nothing of kind " + std::string(kind) + " works here: " + explain(kind) + ".");
+    return Status(Code::kUnavailable,
+                  "Nothing of kind " + std::string(kind) + " works here: " + explain(kind) + ".");
   return found.front();
 }
 
@@ -76,7 +78,8 @@ std::string ServiceRegistry::explain(std::string_view kind) const {
     if (&service != &found.front()) text += ", ";
     text += service.name() + (service.plugin == service.name() ? "" : " of plugin " + service.plugin);
     if (service.priority != 0) text += " priority " + std::to_string(service.priority);
-    text += " score " + std::to_string(service.score) + (service.reason.empty() ? "" : " (" + service.reason + ")");
+    text += " score " + std::to_string(service.score) +
+            (service.reason.empty() ? "" : " (" + service.reason + ")");
   }
   return text + " -> " + (found.front().score ? "using " + found.front().name() : "none works here");
 }

@@ -24,8 +24,8 @@ struct Service {
   std::string key() const { return kind() + ":" + name(); }
 };
 
-// Says which plugin offers what, by key "kind:name" such as "belay.driver/1:cpu"; knows no kind's meaning. Borrows
-// components: a plugin is removed before it is closed. Thread-safe; never calls a plugin.
+// Says which plugin offers what, by key "kind:name" such as "belay.driver/1:cpu"; knows no kind's meaning.
+// Borrows components: a plugin is removed before it is closed. Thread-safe; never calls a plugin.
 class ServiceRegistry {
  public:
   // For a key in `overrides` a later provider replaces the earlier; nothing else can.
@@ -33,7 +33,8 @@ class ServiceRegistry {
 
   // Adds all or none. ALREADY_EXISTS names both files; the first provider stays.
   Status add(std::vector<Service> services);
-  // NOT_FOUND names the nearest key. A service with score 0 is found too: whoever asks by name gets the reason later.
+  // NOT_FOUND names the nearest key. A service with score 0 is found too: whoever asks by name gets the
+  // reason later.
   Result<Service> find(std::string_view key) const;
   // In order of choice: priority, then score, then plugin id; those with score 0 last.
   std::vector<Service> candidates(std::string_view kind) const;

@@ -3,8 +3,8 @@
 #include <boost/dll/shared_library.hpp>
 
 #include <dlfcn.h>
-#include <new>
 #include <sys/stat.h>
+#include <new>
 #include <utility>
 
 namespace belay::core {
@@ -36,8 +36,9 @@ Result<void*> SharedLibrary::symbol(const char* name) const {
   if (address && dladdr(address, &info) && info.dli_fname && stat(info.dli_fname, &there) == 0 &&
       stat(path_.c_str(), &here) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino)
     return address;
-  return Status(Code::kNotFound, "plugin file '" + path_ + "' defines no symbol " + name +
-                                     (info.dli_fname ? std::string("; it comes from ") + info.dli_fname : ""));
+  return Status(Code::kNotFound,
+                "plugin file '" + path_ + "' defines no symbol " + name +
+                    (info.dli_fname ? std::string("; it comes from ") + info.dli_fname : ""));
 }
 
 bool SharedLibrary::close() {

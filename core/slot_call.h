@@ -11,8 +11,9 @@
 
 namespace belay::core {
 
-// What the calling thread runs at this moment, innermost first; a crash handler prints it. Host calls are forbidden in
-// entry functions and destroy, where they would come back to locks and objects that are half made or half gone.
+// What the calling thread runs at this moment, innermost first; a crash handler prints it. Host calls are
+// forbidden in entry functions and destroy, where they would come back to locks and objects that are half
+// made or half gone.
 struct SlotCall {
   const char* plugin;
   const char* slot;
@@ -27,7 +28,8 @@ struct SlotCall {
   static bool forbidden() { return current && current->host_calls_forbidden; }
 };
 
-// Runs `body`, which calls a slot; what the plugin throws becomes INTERNAL. Cancellation of the thread passes through.
+// Runs `body`, which calls a slot; what the plugin throws becomes INTERNAL. Cancellation of the thread passes
+// through.
 template <class Body>
 Status call_slot(const char* plugin, const char* slot, bool host_calls_forbidden, Body&& body) {
   const SlotCall call(plugin, slot, host_calls_forbidden);

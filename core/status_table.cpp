@@ -6,8 +6,8 @@
 namespace belay::core {
 namespace {
 
-// A slot's word: generation << 2 | state. Whoever turns it to kBusy owns the slot; nothing waits for a lock, so a child
-// forked meanwhile only loses the slots that were busy.
+// A slot's word: generation << 2 | state. Whoever turns it to kBusy owns the slot; nothing waits for a lock,
+// so a child forked meanwhile only loses the slots that were busy.
 enum : uint64_t { kFree = 0, kBusy = 1, kLive = 2, kState = 3 };
 constexpr uint64_t kSlots = 4096, kSlotBits = 12, kGenerations = (1ull << 36) - 1;
 
@@ -27,14 +27,16 @@ Slot* take(belay_status status) {
   Slot& slot = slots[handle % kSlots];
   for (int spin = 0; spin < 100000; ++spin) {  // bounded: the reader of a forked parent is not here to finish
     uint64_t want = generation << 2 | kLive;
-    if (slot.word.compare_exchange_strong(want, generation << 2 | kBusy, std::memory_order_acquire)) return &slot;
+    if (slot.word.compare_exchange_strong(want, generation << 2 | kBusy, std::memory_order_acquire))
+      return &slot;
     if (want != (generation << 2 | kBusy)) return nullptr;
     std::this_thread::yield();
   }
   return nullptr;
 }
 void put(Slot& slot, uint64_t state) {
-  slot.word.store((slot.word.load(std::memory_order_relaxed) & ~uint64_t(kState)) | state, std::memory_order_release);
+  slot.word.store((slot.word.load(std::memory_order_relaxed) & ~uint64_t(kState)) | state,
+                  std::memory_order_release);
 }
 
 }  // namespace
@@ -51,7 +53,8 @@ belay_status make_status(uint32_t code, std::string_view message, std::string_vi
     uint64_t word = slot.word.load(std::memory_order_relaxed);
     if ((word & kState) != kFree) continue;
     const uint64_t generation = generation_of(word) % kGenerations + 1;
-    if (!slot.word.compare_exchange_strong(word, generation << 2 | kBusy, std::memory_order_acquire)) continue;
+    if (!slot.word.compare_exchange_strong(word, generation << 2 | kBusy, std::memory_order_acquire))
+      continue;
     slot.detail = detail.release();
     live.fetch_add(1, std::memory_order_relaxed);
     put(slot, kLive);
@@ -68,7 +71,9 @@ Result<StatusDetail> status_detail(belay_status status) {
     return Status(Code::kInvalidArgument, "Status " + std::to_string(status) + " has no code of the ABI.");
   if (status >> 16 == 0) return StatusDetail{std::string(describe_code(code)->title), {}, 0};
   Slot* slot = take(status);
-  if (!slot) return Status(Code::kNotFound, "Status " + std::to_string(status) + " has no detail, or it was released.");
+  if (!slot)
+    return Status(Code::kNotFound,
+                  "Status " + std::to_string(status) + " has no detail, or it was released.");
   StatusDetail copy;
   try {
     copy = *slot->detail;

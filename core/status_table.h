@@ -8,8 +8,8 @@
 
 namespace belay::core {
 
-// One table for the process, constant-initialised and bounded (4096 details): a status survives every host and every
-// plugin. Thread-safe without locks that a fork could leave taken.
+// One table for the process, constant-initialised and bounded (4096 details): a status survives every host
+// and every plugin. Thread-safe without locks that a fork could leave taken.
 
 struct StatusDetail {
   std::string message, plugin;
@@ -19,8 +19,8 @@ struct StatusDetail {
 // A status with a detail; the bare code when the table is full or `code` is OK. Messages are cut at 16 KiB.
 belay_status make_status(uint32_t code, std::string_view message, std::string_view plugin = {},
                          int64_t vendor_code = 0) noexcept;
-// The detail. OK: message is the code's title for a bare code. NOT_FOUND: no detail of this table, or released.
-// INVALID_ARGUMENT: no code of the ABI.
+// The detail. OK: message is the code's title for a bare code. NOT_FOUND: no detail of this table, or
+// released. INVALID_ARGUMENT: no code of the ABI.
 Result<StatusDetail> status_detail(belay_status status);
 // The message; the code's title for a bare code or an unknown handle.
 void status_text(belay_status status, belay_sink sink) noexcept;

@@ -11,7 +11,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   size_t least = std::min<size_t>(3, (word.size() + 2) / 3) + 1;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > 128) continue;
-    std::vector<size_t> row(candidate.size() + 1);  // distances of Levenshtein with swaps of neighbours left out
+    std::vector<size_t> row(candidate.size() +
+                            1);  // distances of Levenshtein with swaps of neighbours left out
     std::iota(row.begin(), row.end(), size_t{0});
     for (size_t i = 1; i <= word.size(); ++i) {
       size_t diagonal = std::exchange(row[0], i);
@@ -26,9 +27,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 bool valid_id(std::string_view text) {
   const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  return !text.empty() && text.size() <= 64 && letter(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
-    return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-  });
+  return !text.empty() && text.size() <= 64 && letter(text[0]) &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+         });
 }
 
 }  // namespace belay::core

@@ -17,7 +17,8 @@ std::string joined(const Range& words, std::string_view between = ", ") {
   return all;
 }
 
-// The candidate that differs least from the word, or "" when none is near: at most a third of its letters and three.
+// The candidate that differs least from the word, or "" when none is near: at most a third of its letters and
+// three.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 // " - did you mean 'x'?", or "".

@@ -3,8 +3,9 @@
 #include "core/schema.h"
 #include "core/text.h"
 
-// The parser asserts, and lets the optimiser assume, what bad input makes false: "[(", or a letter such as U+00E9 outside
-// of a string. Behind each of these it has its own error message, so here it does neither. No other file includes it.
+// The parser asserts, and lets the optimiser assume, what bad input makes false: "[(", or a letter such as
+// U+00E9 outside of a string. Behind each of these it has its own error message, so here it does neither. No
+// other file includes it.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_assert(true)
@@ -28,19 +29,27 @@ const Node& node_of(const belay_value* value) { return *static_cast<const Node*>
 constexpr belay_value_vt kTable = {
     .hdr = {sizeof(belay_value_vt), 0, nullptr},
     .type = [](const belay_value* v) { return node_of(v).type; },
-    .as_bool = [](const belay_value* v) { return uint32_t(node_of(v).type == BELAY_VALUE_BOOL && node_of(v).flag); },
-    .as_int = [](const belay_value* v) { return node_of(v).type == BELAY_VALUE_INT ? node_of(v).integer : 0; },
-    .as_float = [](const belay_value* v) {
-      const Node& node = node_of(v);
-      return node.type == BELAY_VALUE_INT ? double(node.integer) : node.type == BELAY_VALUE_FLOAT ? node.real : 0.0;
-    },
+    .as_bool =
+        [](const belay_value* v) { return uint32_t(node_of(v).type == BELAY_VALUE_BOOL && node_of(v).flag); },
+    .as_int =
+        [](const belay_value* v) { return node_of(v).type == BELAY_VALUE_INT ? node_of(v).integer : 0; },
+    .as_float =
+        [](const belay_value* v) {
+          const Node& node = node_of(v);
+          return node.type == BELAY_VALUE_INT     ? double(node.integer)
+                 : node.type == BELAY_VALUE_FLOAT ? node.real
+                                                  : 0.0;
+        },
     .as_string = [](const belay_value* v) { return to_str(node_of(v).text); },
     .count = [](const belay_value* v) { return uint64_t(node_of(v).members.size()); },
     .at = [](const belay_value* v, uint64_t index) -> const belay_value* {
       const Node& node = node_of(v);
-      return node.type == BELAY_VALUE_LIST && index < node.members.size() ? node.members[index].node.get() : nullptr;
+      return node.type == BELAY_VALUE_LIST && index < node.members.size() ? node.members[index].node.get()
+                                                                          : nullptr;
     },
-    .get = [](const belay_value* v, belay_str key) -> const belay_value* { return node_of(v).find(to_view(key)); },
+    .get = [](const belay_value* v, belay_str key) -> const belay_value* {
+      return node_of(v).find(to_view(key));
+    },
     .key_at = [](const belay_value* v, uint64_t index) -> belay_str {
       const Node& node = node_of(v);
       if (node.type != BELAY_VALUE_TABLE || index >= node.members.size()) return {};
@@ -50,15 +59,17 @@ constexpr belay_value_vt kTable = {
 };
 
 auto lower_bound(auto& members, std::string_view key) {
-  return std::lower_bound(members.begin(), members.end(), key, [](const auto& m, auto k) { return m.key < k; });
+  return std::lower_bound(members.begin(), members.end(), key,
+                          [](const auto& m, auto k) { return m.key < k; });
 }
 
 std::string place(const std::string& name, const toml::source_position& at) {
   return name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column);
 }
 
-// Counts the parts of dotted keys without building them: the parser would nest a table for each, and destroying a
-// hundred thousand nested tables overflows the stack. Gives the position of a key with too many parts, or npos.
+// Counts the parts of dotted keys without building them: the parser would nest a table for each, and
+// destroying a hundred thousand nested tables overflows the stack. Gives the position of a key with too many
+// parts, or npos.
 size_t too_deep(std::string_view text, size_t depth) {
   size_t dots = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -98,10 +109,12 @@ struct Builder {
     if (const auto* table = from.as_table()) {
       node->type = BELAY_VALUE_TABLE;
       for (const auto& [key, value] : *table)  // sorted by key
-        node->members.push_back({std::string(key.str()), place(name, key.source().begin), build(value, depth + 1)});
+        node->members.push_back(
+            {std::string(key.str()), place(name, key.source().begin), build(value, depth + 1)});
     } else if (const auto* list = from.as_array()) {
       node->type = BELAY_VALUE_LIST;
-      for (const toml::node& value : *list) node->members.push_back({"", node->origin, build(value, depth + 1)});
+      for (const toml::node& value : *list)
+        node->members.push_back({"", node->origin, build(value, depth + 1)});
     } else if (const auto* text = from.as_string()) {
       node->type = BELAY_VALUE_STRING;
       node->text = **text;
@@ -151,11 +164,12 @@ Result<std::unique_ptr<Node>> parse_toml(const std::string& name, std::string_vi
     return Status(Code::kInvalidArgument, std::string(what) + " " + message);
   };
   if (text.size() > limits.bytes)
-    return bad(name + ": " + std::to_string(text.size()) + " bytes, want " + std::to_string(limits.bytes) + " at most");
+    return bad(name + ": " + std::to_string(text.size()) + " bytes, want " + std::to_string(limits.bytes) +
+               " at most");
   if (const size_t at = too_deep(text, limits.depth); at != std::string_view::npos)
-    return bad(name + ":" + std::to_string(1 + std::count(text.begin(), text.begin() + ptrdiff_t(at), '\n')) + ":" +
-               std::to_string(at - (at ? text.rfind('\n', at - 1) + 1 : 0) + 1) + ": a key has more than " +
-               std::to_string(limits.depth) + " parts");
+    return bad(name + ":" + std::to_string(1 + std::count(text.begin(), text.begin() + ptrdiff_t(at), '\n')) +
+               ":" + std::to_string(at - (at ? text.rfind('\n', at - 1) + 1 : 0) + 1) +
+               ": a key has more than " + std::to_string(limits.depth) + " parts");
   const toml::parse_result parsed = toml::parse(text, name);
   if (!parsed)
     return bad(place(name, parsed.error().source().begin) + ": " + std::string(parsed.error().description()));
@@ -218,7 +232,8 @@ std::string print_value(const Node& node) {
   char number[40];
   std::string all;
   switch (node.type) {
-    case BELAY_VALUE_BOOL: return node.flag ? "true" : "false";
+    case BELAY_VALUE_BOOL:
+      return node.flag ? "true" : "false";
     case BELAY_VALUE_INT:
       if (node.unit == Node::Unit::kBytes) return quote_toml(print_size(node.integer));
       if (node.unit == Node::Unit::kNanoseconds) return quote_toml(print_duration(node.integer));
@@ -226,20 +241,24 @@ std::string print_value(const Node& node) {
     case BELAY_VALUE_FLOAT:
       if (!std::isfinite(node.real)) return std::isnan(node.real) ? "nan" : node.real < 0 ? "-inf" : "inf";
       std::snprintf(number, sizeof number, "%.17g", node.real);
-      return std::string(number).find_first_of(".e") == std::string::npos ? std::string(number) + ".0" : number;
-    case BELAY_VALUE_STRING: return quote_toml(node.text);
+      return std::string(number).find_first_of(".e") == std::string::npos ? std::string(number) + ".0"
+                                                                          : number;
+    case BELAY_VALUE_STRING:
+      return quote_toml(node.text);
     case BELAY_VALUE_LIST:
     case BELAY_VALUE_TABLE:
       for (const Node::Member& member : node.members)
         all += (all.empty() ? "" : ", ") + (member.key.empty() ? "" : print_key(member.key) + " = ") +
                print_value(*member.node);
       return node.type == BELAY_VALUE_LIST ? "[" + all + "]" : all.empty() ? "{}" : "{ " + all + " }";
-    default: return "";
+    default:
+      return "";
   }
 }
 
 const char* type_name(uint32_t type) {
-  constexpr const char* kNames[] = {"nothing", "a bool", "an int", "a float", "a string", "a list", "a table"};
+  constexpr const char* kNames[] = {"nothing",  "a bool", "an int", "a float",
+                                    "a string", "a list", "a table"};
   return type < std::size(kNames) ? kNames[type] : "nothing";
 }
 

@@ -14,8 +14,8 @@ namespace belay::core {
 
 struct Node : belay_value {
   struct Member {
-    std::string key;        // empty in a list
-    std::string key_origin; // where the key stands
+    std::string key;         // empty in a list
+    std::string key_origin;  // where the key stands
     std::unique_ptr<Node> node;
   };
 
@@ -43,8 +43,8 @@ struct ParseLimits {
 };
 
 // Reads TOML into a table. INVALID_ARGUMENT: "config NAME:line:column: ..."; `what` is that first word.
-Result<std::unique_ptr<Node>> parse_toml(const std::string& name, std::string_view text, const char* what = "config",
-                                         const ParseLimits& limits = {});
+Result<std::unique_ptr<Node>> parse_toml(const std::string& name, std::string_view text,
+                                         const char* what = "config", const ParseLimits& limits = {});
 // One value; nothing when it is none.
 std::unique_ptr<Node> parse_value(std::string_view text, const std::string& origin);
 

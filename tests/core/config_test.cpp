@@ -18,17 +18,21 @@ using ::testing::Not;
 Schema schema() {
   using T = FieldType;
   Schema schema = core_schema();
-  schema.add("engine",
-             {{.key = "threads", .type = T::kInt, .default_value = "0", .doc = "lanes", .min = 0, .max = 1024},
-              {.key = "precision", .type = T::kString, .default_value = "\"float32\"", .choices = {"float32", "fast"}},
-              {.key = "limit", .type = T::kSize, .default_value = "\"64MiB\"", .min = 4096},
-              {.key = "wait", .type = T::kDuration, .default_value = "\"5ms\"", .max = 1e9},
-              {.key = "ratio", .type = T::kFloat, .default_value = "0.5", .min = 0, .max = 1},
-              {.key = "winograd", .type = T::kBool, .default_value = "true"},
-              {.key = "names", .type = T::kStringList, .default_value = "[]"},
-              {.key = "token", .type = T::kString, .flags = kSecret},
-              {.key = "cache", .type = T::kString, .flags = kPath}},
-             "how models run");
+  schema.add(
+      "engine",
+      {{.key = "threads", .type = T::kInt, .default_value = "0", .doc = "lanes", .min = 0, .max = 1024},
+       {.key = "precision",
+        .type = T::kString,
+        .default_value = "\"float32\"",
+        .choices = {"float32", "fast"}},
+       {.key = "limit", .type = T::kSize, .default_value = "\"64MiB\"", .min = 4096},
+       {.key = "wait", .type = T::kDuration, .default_value = "\"5ms\"", .max = 1e9},
+       {.key = "ratio", .type = T::kFloat, .default_value = "0.5", .min = 0, .max = 1},
+       {.key = "winograd", .type = T::kBool, .default_value = "true"},
+       {.key = "names", .type = T::kStringList, .default_value = "[]"},
+       {.key = "token", .type = T::kString, .flags = kSecret},
+       {.key = "cache", .type = T::kString, .flags = kPath}},
+      "how models run");
   return schema;
 }
 
@@ -40,7 +44,8 @@ Status check(const std::string& toml) {
 
 TEST(ConfigTest, DefaultsAreFilledInAndUnitsConverted) {
   Config config;
-  ASSERT_TRUE(config.add_text("belay.toml", "[engine]\nlimit = \"1.5GiB\"\nnames = \"one\"\nratio = 1\n").ok());
+  ASSERT_TRUE(
+      config.add_text("belay.toml", "[engine]\nlimit = \"1.5GiB\"\nnames = \"one\"\nratio = 1\n").ok());
   ASSERT_TRUE(config.check(schema()).ok());
   EXPECT_EQ(config.get("engine.limit").as_int(), 1610612736);
   EXPECT_EQ(config.get("engine.wait").as_int(), 5000000);
@@ -56,9 +61,11 @@ TEST(ConfigTest, DefaultsAreFilledInAndUnitsConverted) {
 TEST(ConfigTest, UnknownKeysAreNamedWithPlaceAndNearest) {
   EXPECT_EQ(check("\n[engine]\n  thread = 3\n").message(),
             "config belay.toml:3:3: unknown key 'thread' for [engine] - did you mean 'threads'?");
-  EXPECT_THAT(check("[engin]\nx = 1\n").message(),
-              HasSubstr("belay.toml:1:2: unknown key 'engin' for the configuration - did you mean 'engine'?"));
-  EXPECT_THAT(check("[log]\nzzzzzz = 1\n").message(), HasSubstr("unknown key 'zzzzzz' for [log] - want one of level, file, levels"));
+  EXPECT_THAT(
+      check("[engin]\nx = 1\n").message(),
+      HasSubstr("belay.toml:1:2: unknown key 'engin' for the configuration - did you mean 'engine'?"));
+  EXPECT_THAT(check("[log]\nzzzzzz = 1\n").message(),
+              HasSubstr("unknown key 'zzzzzz' for [log] - want one of level, file, levels"));
   EXPECT_THAT(check("[plugin.a]\nconfi = {}\n").message(), HasSubstr("[plugin.a] - did you mean 'config'?"));
 }
 
@@ -69,7 +76,8 @@ TEST(ConfigTest, WrongTypesRangesAndChoicesShowTheValueAndWhatIsWanted) {
   EXPECT_THAT(check("[engine]\nprecision = \"float\"\n").message(),
               HasSubstr("is \"float\", want one of float32, fast - did you mean 'float32'?"));
   EXPECT_THAT(check("[engine]\nlimit = 100\n").message(), HasSubstr("is \"100B\", want 4KiB or more"));
-  EXPECT_THAT(check("[engine]\nlimit = \"64 potatoes\"\n").message(), HasSubstr("want a size such as \"64MiB\""));
+  EXPECT_THAT(check("[engine]\nlimit = \"64 potatoes\"\n").message(),
+              HasSubstr("want a size such as \"64MiB\""));
   EXPECT_THAT(check("[engine]\nlimit = \"-1KiB\"\n").message(), HasSubstr("want a size"));
   EXPECT_THAT(check("[engine]\nwait = 5\n").message(), HasSubstr("is 5, want a duration such as \"5ms\""));
   EXPECT_THAT(check("[engine]\nwait = \"2s\"\n").message(), HasSubstr("want 1s or less"));
@@ -79,20 +87,26 @@ TEST(ConfigTest, WrongTypesRangesAndChoicesShowTheValueAndWhatIsWanted) {
   EXPECT_THAT(check("[engine]\nwinograd = 1\n").message(), HasSubstr("want true or false"));
   EXPECT_THAT(check("[engine]\nthreads = 2024-01-01\n").message(), HasSubstr("write the value in quotes"));
   EXPECT_THAT(check("[engine]\ncache = \"$ORIGIN/x\"\n").message(), HasSubstr("want a path without '$'"));
-  EXPECT_THAT(check("plugin.x = 3\n").message(), HasSubstr("plugin.x is an int, want a table such as [plugin.x]"));
+  EXPECT_THAT(check("plugin.x = 3\n").message(),
+              HasSubstr("plugin.x is an int, want a table such as [plugin.x]"));
   EXPECT_THAT(check("[plugin.X]\n").message(), HasSubstr("'X' is no id of a plugin"));
 }
 
 TEST(ConfigTest, SeveralMistakesAreToldAtOnceAndTheSecretIsNot) {
-  const std::string message = check("[engine]\nthreads = -1\nwait = 5\ntoken = 77\n[log]\nlevell = 3\n").message();
-  EXPECT_THAT(message, AllOf(HasSubstr("threads"), HasSubstr("wait"), HasSubstr("levell"), HasSubstr("a secret")));
+  const std::string message =
+      check("[engine]\nthreads = -1\nwait = 5\ntoken = 77\n[log]\nlevell = 3\n").message();
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("threads"), HasSubstr("wait"), HasSubstr("levell"), HasSubstr("a secret")));
   EXPECT_THAT(message, Not(HasSubstr("77")));
 }
 
 TEST(ConfigTest, BrokenTomlNamesThePlace) {
   EXPECT_THAT(check("[engine\nthreads = 1\n").message(), HasSubstr("config belay.toml:1:8: "));
   EXPECT_THAT(check("[(x]\n").message(), HasSubstr("config belay.toml:1:2: "));
-  EXPECT_THAT(check("gr\xc3\xb6\xc3\x9f" "e = 1\n").message(), HasSubstr("config belay.toml:1:"));
+  EXPECT_THAT(check("gr\xc3\xb6\xc3\x9f"
+                    "e = 1\n")
+                  .message(),
+              HasSubstr("config belay.toml:1:"));
   EXPECT_THAT(check("[[@x]]\n").message(), HasSubstr("config belay.toml:1:3: "));
   EXPECT_EQ(check("a = \"\xff\"\n").code(), Code::kInvalidArgument);
   EXPECT_EQ(check(std::string("a = \"x\0y\"\n", 11)).code(), Code::kInvalidArgument);
@@ -106,7 +120,8 @@ TEST(ConfigTest, HugeAndDeepInputIsRefusedQuickly) {
   EXPECT_THAT(check(many).message(), HasSubstr("more than 10000 values"));
   EXPECT_THAT(check(dots + " = 1\n").message(), HasSubstr("a key has more than 16 parts"));
   EXPECT_THAT(check("[" + dots + "]\n").message(), HasSubstr("a key has more than 16 parts"));
-  EXPECT_THAT(check("x = \"1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1\"\n").message(), HasSubstr("unknown key 'x'"));
+  EXPECT_THAT(check("x = \"1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1\"\n").message(),
+              HasSubstr("unknown key 'x'"));
   EXPECT_FALSE(check("x = " + brackets + "\n").ok());
   std::string tables = "x = 1", open = "", close = "";
   for (int i = 0; i < 20; ++i) open += "{a=", close += "}";
@@ -142,9 +157,11 @@ TEST(ConfigTest, LaterLayersWinKeyByKey) {
 TEST(ConfigTest, AssignmentsThatAreNoneAreRefused) {
   Config config;
   for (const char* wrong : {"", "=", "=3", "threads", "engine..threads=1", ".=1"})
-    EXPECT_THAT(config.add_set(wrong).message(), HasSubstr("is no assignment, want e.g. log.level=debug")) << wrong;
+    EXPECT_THAT(config.add_set(wrong).message(), HasSubstr("is no assignment, want e.g. log.level=debug"))
+        << wrong;
   ASSERT_TRUE(config.add_set("engine.threads=1\nw = 2").ok());  // not two values: one odd string
-  EXPECT_THAT(config.check(schema()).message(), HasSubstr("config --set: key 'threads' of [engine] is \"1\\u000Aw = 2\""));
+  EXPECT_THAT(config.check(schema()).message(),
+              HasSubstr("config --set: key 'threads' of [engine] is \"1\\u000Aw = 2\""));
 }
 
 TEST(ConfigTest, FilesThatCannotBeReadAreNamed) {
@@ -160,7 +177,10 @@ TEST(ConfigTest, FilesThatCannotBeReadAreNamed) {
 TEST(ConfigTest, RelativePathsAreThoseOfTheirFile) {
   TempDir dir;
   Config config;
-  ASSERT_TRUE(config.add_file(dir.write("x.toml", "[engine]\ncache = \"sub/../cache\"\n[runtime]\nplugin_dirs = [\"p\"]\n")).ok());
+  ASSERT_TRUE(config
+                  .add_file(dir.write(
+                      "x.toml", "[engine]\ncache = \"sub/../cache\"\n[runtime]\nplugin_dirs = [\"p\"]\n"))
+                  .ok());
   ASSERT_TRUE(config.check(schema()).ok());
   EXPECT_EQ(config.get("engine.cache").as_string(), dir / "cache");
   EXPECT_EQ(config.get("runtime.plugin_dirs").at(0).as_string(), dir / "p");
@@ -168,11 +188,17 @@ TEST(ConfigTest, RelativePathsAreThoseOfTheirFile) {
 
 TEST(ConfigTest, TheEffectiveConfigurationIsTomlWithOriginsAndWithoutSecrets) {
   Config config;
-  ASSERT_TRUE(config.add_text("b.toml", "[engine]\ntoken = \"s3cret\"\nlimit = \"65536KiB\"\n[log]\nlevels = {\"a.b\" = \"debug\"}\n").ok());
+  ASSERT_TRUE(
+      config
+          .add_text(
+              "b.toml",
+              "[engine]\ntoken = \"s3cret\"\nlimit = \"65536KiB\"\n[log]\nlevels = {\"a.b\" = \"debug\"}\n")
+          .ok());
   ASSERT_TRUE(config.check(schema()).ok());
   const std::string text = config.print();
-  EXPECT_THAT(text, AllOf(HasSubstr("limit = \"64MiB\"  # b.toml:3:9"), HasSubstr("wait = \"5ms\"  # default"),
-                          HasSubstr("token = \"***\""), Not(HasSubstr("s3cret")), HasSubstr("[log.levels]\n\"a.b\" = \"debug\"")));
+  EXPECT_THAT(text, AllOf(HasSubstr("limit = \"64MiB\"  # b.toml:3:9"),
+                          HasSubstr("wait = \"5ms\"  # default"), HasSubstr("token = \"***\""),
+                          Not(HasSubstr("s3cret")), HasSubstr("[log.levels]\n\"a.b\" = \"debug\"")));
   Config again;
   ASSERT_TRUE(again.add_text("printed", text).ok()) << text;
   ASSERT_TRUE(again.check(schema()).ok());
@@ -190,8 +216,8 @@ TEST(ConfigTest, TheExampleIsTomlThatSaysTheDefaults) {
   std::string live;  // with every default in force it is the same configuration
   for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
     const std::string line = text.substr(at, text.find('\n', at) - at + 1);
-    live += line.starts_with("# ") && line.find(" = ") != std::string::npos && line.find("= ...") == std::string::npos &&
-                    line.find('(') == std::string::npos
+    live += line.starts_with("# ") && line.find(" = ") != std::string::npos &&
+                    line.find("= ...") == std::string::npos && line.find('(') == std::string::npos
                 ? line.substr(2)
                 : line;
   }
@@ -230,8 +256,9 @@ TEST(ConfigTest, ADeprecatedKeyIsAcceptedWithAWarning) {
   Config config;
   ASSERT_TRUE(config.add_text("b.toml", "[plugin.p.config]\nold = 1\n").ok());
   ASSERT_TRUE(config.check(schema()).ok());
-  const std::vector<Field> fields = {{.key = "old", .type = FieldType::kInt, .doc = "use 'new'", .flags = kDeprecated},
-                                     {.key = "other", .type = FieldType::kInt, .default_value = "1", .flags = kDeprecated}};
+  const std::vector<Field> fields = {
+      {.key = "old", .type = FieldType::kInt, .doc = "use 'new'", .flags = kDeprecated},
+      {.key = "other", .type = FieldType::kInt, .default_value = "1", .flags = kDeprecated}};
   ASSERT_TRUE(config.check_plugin("p", fields, "plugin 'p'").ok());
   EXPECT_THAT(config.warnings(), ElementsAre("config b.toml:2:7: key 'old' is deprecated: use 'new'"));
 }
@@ -256,8 +283,9 @@ TEST(ConfigTest, TheDefaultConfigurationIsToml) {
 }
 
 TEST(ManifestTest, AGoodOneIsRead) {
-  const auto read = parse_manifest("x.toml", manifest("x", "requires = [\"y\"]\nunload = \"supported\"\nthreads = \"own\"",
-                                                      "priority = 100\nafter = [\"z\"]\n"));
+  const auto read =
+      parse_manifest("x.toml", manifest("x", "requires = [\"y\"]\nunload = \"supported\"\nthreads = \"own\"",
+                                        "priority = 100\nafter = [\"z\"]\n"));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->keys(), "test.counter/1:x");
   EXPECT_EQ(read->components[0].priority, 100);
@@ -274,9 +302,11 @@ TEST(ManifestTest, EachMistakeIsNamedWithItsPlace) {
     text.replace(text.find(from), from.size(), to);
     return parse_manifest("x.toml", text).status().message();
   };
-  EXPECT_EQ(with("version", "versoin"), "manifest x.toml:3:1: unknown key 'versoin' for a manifest - did you mean 'version'?\n"
-                                        "manifest x.toml:1:1: key 'version' of a manifest is missing - want a string");
-  EXPECT_THAT(with("format = 1", "format = 2"), HasSubstr("x.toml:1:10: key 'format' of a manifest is 2, want 1 to 1"));
+  EXPECT_EQ(with("version", "versoin"),
+            "manifest x.toml:3:1: unknown key 'versoin' for a manifest - did you mean 'version'?\n"
+            "manifest x.toml:1:1: key 'version' of a manifest is missing - want a string");
+  EXPECT_THAT(with("format = 1", "format = 2"),
+              HasSubstr("x.toml:1:10: key 'format' of a manifest is 2, want 1 to 1"));
   EXPECT_THAT(with("id = \"x\"", "id = \"X y\""), HasSubstr("'X y' is no id"));
   EXPECT_THAT(with("\"0.1\"", "\"one\""), HasSubstr("abi is 'one', want \"major.minor\""));
   EXPECT_THAT(with("\"0.1\"", "\"1.\""), HasSubstr("abi is '1.'"));
@@ -284,12 +314,16 @@ TEST(ManifestTest, EachMistakeIsNamedWithItsPlace) {
   EXPECT_THAT(with("test.counter/1", "counter"), HasSubstr("'counter' is no kind"));
   EXPECT_THAT(with("test.counter/1", "test.counter/x"), HasSubstr("'test.counter/x' is no kind"));
   EXPECT_THAT(with("type = \"size\"", "type = \"sise\""), HasSubstr("did you mean 'size'?"));
-  EXPECT_THAT(with("default = \"1KiB\"", "default = \"2MiB\""), HasSubstr("key 'start' of the default is \"2MiB\", want 0B to 1MiB"));
-  EXPECT_THAT(with("max = \"1MiB\"", "max = \"many\""), HasSubstr("max of field 'start' is no limit of its type"));
+  EXPECT_THAT(with("default = \"1KiB\"", "default = \"2MiB\""),
+              HasSubstr("key 'start' of the default is \"2MiB\", want 0B to 1MiB"));
+  EXPECT_THAT(with("max = \"1MiB\"", "max = \"many\""),
+              HasSubstr("max of field 'start' is no limit of its type"));
   EXPECT_THAT(with("key = \"start\"", "key = \"mode\""), HasSubstr("field 'mode' is declared twice"));
   EXPECT_THAT(with("doc = \"What to do wrong.\"", ""), HasSubstr("key 'doc' of [[field]] is missing"));
   EXPECT_THAT(with("[[component]]", "[component]"), HasSubstr("want a list of tables"));
-  EXPECT_FALSE(parse_manifest("x.toml", manifest("x") + "[[component]]\nkind = \"test.counter/1\"\nname = \"x\"\n").ok());
+  EXPECT_FALSE(
+      parse_manifest("x.toml", manifest("x") + "[[component]]\nkind = \"test.counter/1\"\nname = \"x\"\n")
+          .ok());
   EXPECT_FALSE(parse_manifest("x.toml", "").ok());
   EXPECT_FALSE(parse_manifest("x.toml", std::string(300 << 10, '#')).ok());
 }
@@ -310,14 +344,18 @@ PluginOrder order(const std::vector<Manifest>& manifests) {
 }
 
 TEST(PluginOrderTest, RequirementsComeFirstAndTheRestKeepsItsPlace) {
-  EXPECT_THAT(order({plugin("a", {"k/1:c"}), plugin("b", {}), plugin("c", {"b"})}).order, ElementsAre("b", "c", "a"));
-  EXPECT_THAT(order({plugin("a", {}, {"c", "nowhere"}), plugin("b", {}), plugin("c", {})}).order, ElementsAre("b", "c", "a"));
-  EXPECT_THAT(order({plugin("a", {"k/1"}), plugin("b", {})}).order, ElementsAre("a", "b"));  // it has the kind itself
+  EXPECT_THAT(order({plugin("a", {"k/1:c"}), plugin("b", {}), plugin("c", {"b"})}).order,
+              ElementsAre("b", "c", "a"));
+  EXPECT_THAT(order({plugin("a", {}, {"c", "nowhere"}), plugin("b", {}), plugin("c", {})}).order,
+              ElementsAre("b", "c", "a"));
+  EXPECT_THAT(order({plugin("a", {"k/1"}), plugin("b", {})}).order,
+              ElementsAre("a", "b"));  // it has the kind itself
 }
 
 TEST(PluginOrderTest, ACircleOfWishesIsBrokenAndOneOfRequirementsIsNot) {
   EXPECT_THAT(order({plugin("a", {}, {"b"}), plugin("b", {"a"})}).order, ElementsAre("a", "b"));
-  const PluginOrder circle = order({plugin("a", {"b"}), plugin("b", {"c"}), plugin("c", {"b"}), plugin("d", {})});
+  const PluginOrder circle =
+      order({plugin("a", {"b"}), plugin("b", {"c"}), plugin("c", {"b"}), plugin("d", {})});
   EXPECT_THAT(circle.order, ElementsAre("d"));
   EXPECT_EQ(circle.cycles.at("a"), "a -> b -> c -> b");
   EXPECT_EQ(circle.cycles.at("b"), "b -> c -> b");

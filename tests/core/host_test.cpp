@@ -2,9 +2,9 @@
 #include "core/status_table.h"
 #include "test_host.h"
 
+#include <sys/wait.h>
 #include <csignal>
 #include <future>
-#include <sys/wait.h>
 #include <thread>
 
 namespace belay::core {
@@ -49,21 +49,28 @@ TEST(ServiceRegistryTest, AKeyUnderOverrideIsReplaced) {
   ASSERT_TRUE(registry.add({{.component = &two, .plugin = "bee"}}).ok());
   EXPECT_EQ(registry.find("test.kind/1:x")->plugin, "bee");
   registry.remove_all("bee");
-  EXPECT_THAT(registry.find("test.kind/1:x").status().message(), HasSubstr("No running plugin offers 'test.kind/1:x'"));
+  EXPECT_THAT(registry.find("test.kind/1:x").status().message(),
+              HasSubstr("No running plugin offers 'test.kind/1:x'"));
 }
 
 TEST(ServiceRegistryTest, TheChoiceIsByPriorityThenScoreThenPlugin) {
-  const belay_component a = component("a"), b = component("b"), c = component("c"), d = component("d"), e = component("e", "test.kindred/1");
+  const belay_component a = component("a"), b = component("b"), c = component("c"), d = component("d"),
+                        e = component("e", "test.kindred/1");
   ServiceRegistry registry;
-  ASSERT_TRUE(registry.add({{.component = &a, .plugin = "p", .score = 900}, {.component = &b, .plugin = "o", .score = 900}}).ok());
+  ASSERT_TRUE(registry
+                  .add({{.component = &a, .plugin = "p", .score = 900},
+                        {.component = &b, .plugin = "o", .score = 900}})
+                  .ok());
   ASSERT_TRUE(registry.add({{.component = &c, .plugin = "q", .priority = 1, .score = 1}}).ok());
-  ASSERT_TRUE(registry.add({{.component = &d, .plugin = "r", .priority = 9, .score = 0, .reason = "not here"}}).ok());
+  ASSERT_TRUE(
+      registry.add({{.component = &d, .plugin = "r", .priority = 9, .score = 0, .reason = "not here"}}).ok());
   ASSERT_TRUE(registry.add({{.component = &e, .plugin = "s"}}).ok());
   std::vector<std::string> names;
   for (const Service& service : registry.candidates("test.kind/1")) names.push_back(service.name());
   EXPECT_THAT(names, ElementsAre("c", "b", "a", "d"));
   EXPECT_EQ(registry.choose("test.kind/1")->name(), "c");
-  EXPECT_THAT(registry.explain("test.kind/1"), AllOf(HasSubstr("d of plugin r priority 9 score 0 (not here)"), HasSubstr("-> using c")));
+  EXPECT_THAT(registry.explain("test.kind/1"),
+              AllOf(HasSubstr("d of plugin r priority 9 score 0 (not here)"), HasSubstr("-> using c")));
   EXPECT_EQ(registry.choose("none/1").status().code(), Code::kNotFound);
   registry.remove_all("o"), registry.remove_all("p"), registry.remove_all("q");
   EXPECT_EQ(registry.choose("test.kind/1").status().code(), Code::kUnavailable);
@@ -86,7 +93,8 @@ TEST(ServiceRegistryTest, ManyThreadsAddFindAndRemove) {
   EXPECT_THAT(registry.all(), IsEmpty());
 }
 
-// ---- host ---------------------------------------------------------------------------------------------------------------
+// ---- host
+// ---------------------------------------------------------------------------------------------------------------
 TEST(HostTest, TwoHostsWithDifferentConfigurationsLiveInOneProcess) {
   TempDir dir;
   install(dir, "a");
@@ -153,7 +161,8 @@ TEST(HostTest, AClosedPluginMayNotCallAndNothingBreaks) {
   EXPECT_EQ(host.alloc(&host, 8, 8), nullptr);
   host.log(&host, BELAY_LOG_ERROR, to_str("lost"));
   const auto* executor = static_cast<const belay_executor_vt*>(test.host->service(BELAY_HOST_EXECUTOR));
-  const Status status = from_c(test.host->table(), executor->post(&host, [](void*) {}, nullptr));
+  const Status status = from_c(test.host->table(), executor->post(
+                                                       &host, [](void*) {}, nullptr));
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("Plugin 'p' is closed and may not call the host"));
   EXPECT_THAT(test.log(), IsEmpty());
@@ -164,18 +173,24 @@ TEST(HostTest, ThreeBrokenRulesAreAnErrorInTheLog) {
   TestHost test(dir, "");
   const belay_host& host = test.host->table();
   for (int i = 0; i < 3; ++i) host.misbehave(&host, to_str("completion called twice"));
-  EXPECT_THAT(test.log(), Contains(HasSubstr("(3): reported by it: completion called twice - the third time")));
+  EXPECT_THAT(test.log(),
+              Contains(HasSubstr("(3): reported by it: completion called twice - the third time")));
 }
 
 TEST(HostTest, TheExecutorServiceRunsTasksAndCatchesWhatTheyThrow) {
   TempDir dir;
   TestHost test(dir, "");
   const belay_host& host = test.host->table();
-  const auto* executor = static_cast<const belay_executor_vt*>(host.get_service(&host, to_str(BELAY_HOST_EXECUTOR)));
+  const auto* executor =
+      static_cast<const belay_executor_vt*>(host.get_service(&host, to_str(BELAY_HOST_EXECUTOR)));
   std::promise<void> done;
-  ASSERT_EQ(executor->post(&host, [](void* user) { static_cast<std::promise<void>*>(user)->set_value(); }, &done), BELAY_OK);
+  ASSERT_EQ(executor->post(
+                &host, [](void* user) { static_cast<std::promise<void>*>(user)->set_value(); }, &done),
+            BELAY_OK);
   done.get_future().wait();
-  ASSERT_EQ(executor->post_blocking(&host, [](void*) { throw 3; }, nullptr), BELAY_OK);
+  ASSERT_EQ(executor->post_blocking(
+                &host, [](void*) { throw 3; }, nullptr),
+            BELAY_OK);
   while (table_of(&host).tasks.tasks != 0) std::this_thread::yield();
   EXPECT_THAT(test.log(), Contains(HasSubstr("threw something out of a task")));
   const Status null = from_c(host, executor->post(&host, nullptr, nullptr));
@@ -189,7 +204,8 @@ TEST(HostTest, TheRegistryServiceLeasesObjectsOfOthers) {
   TestHost test(dir, "[plugin.a]\n[plugin.b]\n");
   ASSERT_TRUE(test.host->start().ok());
   const belay_host& host = test.host->table();
-  const auto* registry = static_cast<const belay_registry_vt*>(host.get_service(&host, to_str(BELAY_HOST_REGISTRY)));
+  const auto* registry =
+      static_cast<const belay_registry_vt*>(host.get_service(&host, to_str(BELAY_HOST_REGISTRY)));
   belay_lease lease{{sizeof lease, 0, nullptr}, 0, nullptr};
   ASSERT_EQ(registry->acquire(&host, to_str("test.counter/1:b"), &lease), BELAY_OK);
   EXPECT_EQ(lease.object->magic, BELAY_OBJ_MAGIC);
@@ -200,9 +216,10 @@ TEST(HostTest, TheRegistryServiceLeasesObjectsOfOthers) {
   const Status missing = from_c(host, registry->acquire(&host, to_str("test.counter/1:c"), &lease));
   EXPECT_EQ(missing.code(), Code::kNotFound);
   std::vector<std::string> keys;
-  registry->enumerate(&host, to_str(FAKE_KIND), [](void* to, belay_str key) {
-    static_cast<std::vector<std::string>*>(to)->push_back(to_string(key));
-  }, &keys);
+  registry->enumerate(
+      &host, to_str(FAKE_KIND),
+      [](void* to, belay_str key) { static_cast<std::vector<std::string>*>(to)->push_back(to_string(key)); },
+      &keys);
   EXPECT_THAT(keys, ElementsAre("test.counter/1:a", "test.counter/1:b"));
 }
 
@@ -211,7 +228,8 @@ TEST(HostTest, AKindThatNobodyToldTheHostIsNotMade) {
   install(dir, "a");
   Config config;
   ASSERT_TRUE(config.add_text("t", "[plugin.a]\n").ok());
-  auto host = Host::create({.config = std::move(config), .plugin_dirs = {dir.path()}, .standard_plugin_dirs = false});
+  auto host =
+      Host::create({.config = std::move(config), .plugin_dirs = {dir.path()}, .standard_plugin_dirs = false});
   ASSERT_TRUE((*host)->start().ok());
   EXPECT_EQ((*host)->acquire("test.counter/1:a").status().code(), Code::kFailedPrecondition);
 }
@@ -221,7 +239,9 @@ TEST(HostTest, WhatIsNeededLaterIsCheckedLikeTheRest) {
   install(dir, "a");
   TestHost test(dir, "");
   ASSERT_TRUE(test.host->need("test.counter/1:a", "the application").ok());
-  EXPECT_EQ(test.host->need("b", "the application").message().rfind("the application: no plugin has the id 'b'", 0), 0u);
+  EXPECT_EQ(
+      test.host->need("b", "the application").message().rfind("the application: no plugin has the id 'b'", 0),
+      0u);
   ASSERT_TRUE(test.host->start().ok());
   auto lease = test.host->acquire("test.counter/1:a");
   EXPECT_EQ(add(*lease, 0), 1024u);  // the default was filled in
@@ -239,8 +259,9 @@ TEST(HostTest, TheExampleHoldsThePluginsFound) {
   TempDir dir;
   install(dir, "a");
   TestHost test(dir, "");
-  EXPECT_THAT(test.host->example(), AllOf(HasSubstr("[plugin.a.config]"), HasSubstr("# Where counting starts. (a size"),
-                                          HasSubstr("# start = \"1KiB\"")));
+  EXPECT_THAT(test.host->example(),
+              AllOf(HasSubstr("[plugin.a.config]"), HasSubstr("# Where counting starts. (a size"),
+                    HasSubstr("# start = \"1KiB\"")));
 }
 
 TEST(HostTest, InAForkedChildEveryCallFailsAndNamesTheCreator) {
@@ -269,7 +290,8 @@ TEST(HostTest, InAForkedChildEveryCallFailsAndNamesTheCreator) {
   EXPECT_EQ(add(*lease, 1), 1025u);
 }
 
-// ---- objects ------------------------------------------------------------------------------------------------------------
+// ---- objects
+// ------------------------------------------------------------------------------------------------------------
 TEST(ObjectsTest, ManyThreadsGetOneObject) {
   TempDir dir;
   install(dir, "a");
@@ -277,7 +299,8 @@ TEST(ObjectsTest, ManyThreadsGetOneObject) {
   ASSERT_TRUE(test.host->start().ok());
   std::vector<std::future<belay_obj*>> all;
   for (int i = 0; i < 8; ++i)
-    all.push_back(std::async(std::launch::async, [&] { return test.host->acquire("test.counter/1:a")->object(); }));
+    all.push_back(
+        std::async(std::launch::async, [&] { return test.host->acquire("test.counter/1:a")->object(); }));
   std::set<belay_obj*> objects;
   for (auto& one : all) objects.insert(one.get());
   EXPECT_THAT(objects, SizeIs(1));
@@ -288,7 +311,9 @@ TEST(ObjectsTest, ACircleOfAcquiresIsAnErrorAndNoDeadlock) {
   TempDir dir;
   install(dir, "a");
   install(dir, "b");
-  TestHost test(dir, "[plugin.a.config]\nacquires = \"test.counter/1:b\"\n[plugin.b.config]\nacquires = \"test.counter/1:a\"\n");
+  TestHost test(dir,
+                "[plugin.a.config]\nacquires = \"test.counter/1:b\"\n[plugin.b.config]\nacquires = "
+                "\"test.counter/1:a\"\n");
   ASSERT_TRUE(test.host->start().ok());
   const Status status = test.host->acquire("test.counter/1:a").status();
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
@@ -315,17 +340,21 @@ TEST(ObjectsTest, LeasesMoveAndAreGivenBackOnce) {
   EXPECT_TRUE(test.host->shutdown(5s).ok());
 }
 
-// ---- executor -------------------------------------------------------------------------------------------------------------
+// ---- executor
+// -------------------------------------------------------------------------------------------------------------
 TEST(ExecutorTest, ThreadsAreMadeAtFirstUseAndSignalsBlockedInThem) {
   Executor executor;
   TaskCount owner;
   EXPECT_EQ(executor.threads(), 0u);
   std::promise<bool> blocked;
-  ASSERT_TRUE(executor.post(owner, [&] {
-    sigset_t set;
-    pthread_sigmask(SIG_SETMASK, nullptr, &set);
-    blocked.set_value(sigismember(&set, SIGTERM) == 1);
-  }).ok());
+  ASSERT_TRUE(executor
+                  .post(owner,
+                        [&] {
+                          sigset_t set;
+                          pthread_sigmask(SIG_SETMASK, nullptr, &set);
+                          blocked.set_value(sigismember(&set, SIGTERM) == 1);
+                        })
+                  .ok());
   EXPECT_TRUE(blocked.get_future().get());
   EXPECT_EQ(executor.threads(), 1u);
 }
@@ -400,12 +429,15 @@ TEST(ExecutorTest, ManyThreadsPostAndCancel) {
   EXPECT_EQ(ran, 800);
 }
 
-// ---- log ------------------------------------------------------------------------------------------------------------------
+// ---- log
+// ------------------------------------------------------------------------------------------------------------------
 TEST(LogTest, LinesGoToTheFileWithNameAndLevelAndControlCharactersAreEscaped) {
   TempDir dir;
   Config config;
-  ASSERT_TRUE(config.add_text("t", "[log]\nlevel = \"warning\"\nfile = \"" + dir / "x.log" +
-                                       "\"\nlevels = { plugin = \"error\", \"plugin.cpu\" = \"debug\" }\n").ok());
+  ASSERT_TRUE(config
+                  .add_text("t", "[log]\nlevel = \"warning\"\nfile = \"" + dir / "x.log" +
+                                     "\"\nlevels = { plugin = \"error\", \"plugin.cpu\" = \"debug\" }\n")
+                  .ok());
   ASSERT_TRUE(config.check(core_schema()).ok());
   Log log;
   ASSERT_TRUE(log.configure(config).ok());
@@ -418,7 +450,8 @@ TEST(LogTest, LinesGoToTheFileWithNameAndLevelAndControlCharactersAreEscaped) {
   std::ifstream file(dir / "x.log");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(text, AllOf(HasSubstr(" warning core: one\\nforged \\x1b[31mred\\x1b[0m \xef\xbf\xbd \\x9b\n"),
-                          HasSubstr(" debug plugin.cpu: two\n"), Not(HasSubstr("not written")), Not(HasSubstr("three"))));
+                          HasSubstr(" debug plugin.cpu: two\n"), Not(HasSubstr("not written")),
+                          Not(HasSubstr("three"))));
 }
 
 TEST(LogTest, ALineThatRepeatsIsWrittenFiveTimes) {
@@ -450,7 +483,8 @@ TEST(LogTest, LongLinesAreCutAndUtf8IsKept) {
   EXPECT_EQ(printable("\xe2\x82", &replaced), "\xef\xbf\xbd\xef\xbf\xbd");
   EXPECT_TRUE(replaced);
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
-  EXPECT_EQ(printable("\xed\xa0\x80\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(printable("\xed\xa0\x80\xc0\xaf"),
+            "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
 }
 
 }  // namespace

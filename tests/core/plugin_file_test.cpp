@@ -78,18 +78,22 @@ TEST_F(PluginFileTest, SpecialFilesAreRefusedAndNothingHangs) {
 
 TEST_F(PluginFileTest, WhatOthersCouldReplaceIsRefusedUnlessAllowed) {
   fs::permissions(file, fs::perms(0666));
-  EXPECT_THAT(check().message(), AllOf(HasSubstr("mode 0666 on the file lets others replace code - chmod go-w"), HasSubstr(file)));
+  EXPECT_THAT(
+      check().message(),
+      AllOf(HasSubstr("mode 0666 on the file lets others replace code - chmod go-w"), HasSubstr(file)));
   EXPECT_EQ(check().code(), Code::kPermissionDenied);
   EXPECT_TRUE(check(true).ok());
   fs::permissions(file, fs::perms(0644));
   fs::permissions(dir.path(), fs::perms(0777));
-  EXPECT_THAT(check().message(), HasSubstr("mode 0777 on directory '" + dir.path() + "' lets others replace code"));
+  EXPECT_THAT(check().message(),
+              HasSubstr("mode 0777 on directory '" + dir.path() + "' lets others replace code"));
   ASSERT_EQ(chmod(dir.path().c_str(), 01777), 0);
   EXPECT_TRUE(check().ok());  // sticky: others cannot replace what is ours
   fs::permissions(dir.path(), fs::perms(0700));
   if (geteuid() == 0) {
     ASSERT_EQ(chown(file.c_str(), 12345, 0), 0);
-    EXPECT_THAT(check().message(), HasSubstr("owner 12345 of the file can replace code - want root or user 0"));
+    EXPECT_THAT(check().message(),
+                HasSubstr("owner 12345 of the file can replace code - want root or user 0"));
   }
 }
 
@@ -161,7 +165,8 @@ TEST_F(PluginFileTest, EveryFlippedByteOfTheTablesIsSurvived) {
     }
 }
 
-// ---- the catalogue -----------------------------------------------------------------------------------------------------
+// ---- the catalogue
+// -----------------------------------------------------------------------------------------------------
 CatalogOptions only(const TempDir& dir) { return {.first_dirs = {dir.path()}, .standard_dirs = false}; }
 
 TEST_F(PluginFileTest, TheCatalogueListsGoodAndRefusedPluginsById) {
@@ -174,7 +179,8 @@ TEST_F(PluginFileTest, TheCatalogueListsGoodAndRefusedPluginsById) {
   EXPECT_EQ(catalog.plugins()[0].manifest.id, "a");
   EXPECT_EQ(catalog.plugins()[2].manifest.keys(), "test.counter/1:c");
   EXPECT_EQ(catalog.plugins()[3].manifest.id, "z");
-  EXPECT_THAT(catalog.plugins()[3].refused.message(), HasSubstr("libbelay_z.plugin.toml:2:1: unknown key 'idd' for a manifest"));
+  EXPECT_THAT(catalog.plugins()[3].refused.message(),
+              HasSubstr("libbelay_z.plugin.toml:2:1: unknown key 'idd' for a manifest"));
   EXPECT_TRUE(catalog.find("a")->refused.ok());
 }
 
@@ -197,12 +203,13 @@ TEST_F(PluginFileTest, AManifestAndALibraryOfDifferentBuildsAreRefused) {
 }
 
 TEST_F(PluginFileTest, DirectoriesThatCannotBeReadOrAreRelativeAreToldOf) {
-  const Catalog catalog = Catalog::search(
-      {.first_dirs = {"plugins", "/nowhere/at/all", "/$ORIGIN/x"}, .config_dirs = {}, .standard_dirs = false});
+  const Catalog catalog = Catalog::search({.first_dirs = {"plugins", "/nowhere/at/all", "/$ORIGIN/x"},
+                                           .config_dirs = {},
+                                           .standard_dirs = false});
   EXPECT_THAT(catalog.directories(), IsEmpty());
   EXPECT_THAT(catalog.warnings(),
-              ElementsAre(HasSubstr("'plugins' is passed over: want an absolute path"), HasSubstr("'/nowhere/at/all' is passed over: No such"),
-                          HasSubstr("without '$'")));
+              ElementsAre(HasSubstr("'plugins' is passed over: want an absolute path"),
+                          HasSubstr("'/nowhere/at/all' is passed over: No such"), HasSubstr("without '$'")));
 }
 
 TEST_F(PluginFileTest, ThePluginPathOfTheEnvironmentIsSearched) {

@@ -2,10 +2,10 @@
 
 #include "core/status_table.h"
 
-#include <clocale>
-#include <csignal>
 #include <unistd.h>
 #include <xmmintrin.h>
+#include <clocale>
+#include <csignal>
 
 namespace belay::core {
 namespace {
@@ -35,8 +35,8 @@ TEST(PluginLoaderTest, APluginNamedInTheConfigurationRunsFromOpenToClose) {
   }
   EXPECT_TRUE(test.host->shutdown(kSoon).ok());
   EXPECT_EQ(test.info("a").state, PluginState::kResident);
-  EXPECT_THAT(test.log(), ElementsAre("plugin.a: a open", "plugin.a: a start", "plugin.a: a create", "plugin.a: a quiesce",
-                                      "plugin.a: a close"));
+  EXPECT_THAT(test.log(), ElementsAre("plugin.a: a open", "plugin.a: a start", "plugin.a: a create",
+                                      "plugin.a: a quiesce", "plugin.a: a close"));
   EXPECT_EQ(test.host->table_for("a").blocks, 0u);
 }
 
@@ -50,14 +50,16 @@ TEST(PluginLoaderTest, WhatNobodyNamesIsNotLoaded) {
   EXPECT_EQ(test.info("a").state, PluginState::kFound);
   const auto lease = test.host->acquire("test.counter/1:a");
   EXPECT_EQ(lease.status().code(), Code::kNotFound);
-  EXPECT_THAT(lease.status().message(), HasSubstr("plugin 'a' offers it and is not named in the configuration"));
+  EXPECT_THAT(lease.status().message(),
+              HasSubstr("plugin 'a' offers it and is not named in the configuration"));
 }
 
 TEST(PluginLoaderTest, APluginIsLoadedForAComponentThatAKeyOfAnUpperLayerNames) {
   TempDir dir;
   install(dir, "a");
   Schema schema = core_schema();
-  schema.add("count", {{.key = "use", .type = FieldType::kStringList, .choices = {"auto"}, .names_kind = FAKE_KIND}});
+  schema.add("count",
+             {{.key = "use", .type = FieldType::kStringList, .choices = {"auto"}, .names_kind = FAKE_KIND}});
   {
     TestHost test(dir, "[count]\nuse = [\"auto\", \"a:3\"]\n", schema);
     ASSERT_TRUE(test.created.ok()) << test.created.message();
@@ -89,10 +91,10 @@ TEST(PluginLoaderTest, RequirementsAreLoadedFirstAndEndedLast) {
   ASSERT_TRUE(test.created.ok()) << test.created.message();
   ASSERT_TRUE(test.host->start().ok());
   ASSERT_TRUE(test.host->shutdown(kSoon).ok());
-  EXPECT_THAT(test.log(),
-              ElementsAre("plugin.c: c open", "plugin.b: b open", "plugin.a: a open", "plugin.c: c start", "plugin.b: b start",
-                          "plugin.a: a start", "plugin.a: a quiesce", "plugin.a: a close", "plugin.b: b quiesce",
-                          "plugin.b: b close", "plugin.c: c quiesce", "plugin.c: c close"));
+  EXPECT_THAT(test.log(), ElementsAre("plugin.c: c open", "plugin.b: b open", "plugin.a: a open",
+                                      "plugin.c: c start", "plugin.b: b start", "plugin.a: a start",
+                                      "plugin.a: a quiesce", "plugin.a: a close", "plugin.b: b quiesce",
+                                      "plugin.b: b close", "plugin.c: c quiesce", "plugin.c: c close"));
 }
 
 TEST(PluginLoaderTest, ACircleOfRequirementsIsRefusedWithItsFullPathAndOthersGoOn) {
@@ -114,7 +116,8 @@ TEST(PluginLoaderTest, AMissingHostServiceIsNamed) {
   TempDir dir;
   install(dir, "a", "requires = [\"belay.host.teleport/1\"]\n");
   TestHost test(dir, "[plugin.a]\n");
-  EXPECT_THAT(test.host->start().message(), HasSubstr("plugin 'a' refused: this host has no service 'belay.host.teleport/1'"));
+  EXPECT_THAT(test.host->start().message(),
+              HasSubstr("plugin 'a' refused: this host has no service 'belay.host.teleport/1'"));
 }
 
 TEST(PluginLoaderTest, WhoRequiresAPluginThatFailedIsRefusedAndTheCauseIsTold) {
@@ -125,8 +128,10 @@ TEST(PluginLoaderTest, WhoRequiresAPluginThatFailedIsRefusedAndTheCauseIsTold) {
   const Status status = test.host->start();
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("the fake device is not there (while opening plugin 'b')"));
-  EXPECT_THAT(test.info("a").reason, AllOf(HasSubstr("requires 'b'"), HasSubstr("the fake device is not there")));
-  EXPECT_THAT(test.host->acquire("test.counter/1:a").status().message(), HasSubstr("plugin 'a' offers it and failed"));
+  EXPECT_THAT(test.info("a").reason,
+              AllOf(HasSubstr("requires 'b'"), HasSubstr("the fake device is not there")));
+  EXPECT_THAT(test.host->acquire("test.counter/1:a").status().message(),
+              HasSubstr("plugin 'a' offers it and failed"));
 }
 
 TEST(PluginLoaderTest, TwoProvidersOfAKeyAreRefusedUnlessItIsListed) {
@@ -137,7 +142,8 @@ TEST(PluginLoaderTest, TwoProvidersOfAKeyAreRefusedUnlessItIsListed) {
     TestHost test(dir, "[plugin.a]\n[plugin.same]\n");
     const Status status = test.host->start();
     EXPECT_EQ(status.code(), Code::kAlreadyExists);
-    EXPECT_THAT(status.message(), AllOf(HasSubstr("libbelay_a.so"), HasSubstr("libbelay_same.so"), HasSubstr("override")));
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("libbelay_a.so"), HasSubstr("libbelay_same.so"), HasSubstr("override")));
     EXPECT_EQ(test.info("a").state, PluginState::kActive);
     EXPECT_EQ(test.info("same").state, PluginState::kFailed);
     EXPECT_THAT(test.log(), Contains("plugin.same: same close"));  // it had been opened
@@ -171,7 +177,8 @@ TEST(PluginLoaderTest, WhatAPluginChangesInTheProcessIsPutBackAndReported) {
   sigaction(SIGUSR2, nullptr, &action);
   EXPECT_EQ(action.sa_handler, SIG_DFL);
   EXPECT_GE(test.host->table_for("a").misbehaved, 4u);
-  EXPECT_THAT(test.log(), Contains(HasSubstr("loading changed the handler of SIGUSR2 of the process; it was put back.")));
+  EXPECT_THAT(test.log(),
+              Contains(HasSubstr("loading changed the handler of SIGUSR2 of the process; it was put back.")));
 }
 
 TEST(PluginLoaderTest, WhatAPluginLeavesBehindIsReported) {
@@ -216,8 +223,8 @@ TEST(PluginLoaderTest, APluginInUseBecomesAZombieAndItsHoldersAreNamed) {
   EXPECT_TRUE(lease->valid());
   const Status status = test.host->plugins().unload("a", std::chrono::milliseconds(20));
   EXPECT_THAT(status.message(), HasSubstr("the application holds test.counter/1:a"));
-  EXPECT_FALSE(lease->valid());        // revoked
-  EXPECT_EQ(add(*lease, 1), 1025u);    // but alive
+  EXPECT_FALSE(lease->valid());      // revoked
+  EXPECT_EQ(add(*lease, 1), 1025u);  // but alive
   EXPECT_EQ(test.host->acquire("test.counter/1:a").status().code(), Code::kNotFound);
   lease->reset();
 }
@@ -255,7 +262,8 @@ TEST(PluginLoaderTest, UseTakesSomeOfTheKeysAndRefusesOthers) {
     EXPECT_THAT(test.host->services().all(), IsEmpty());
   }
   TestHost test(dir, "[plugin.a]\nuse = \"test.counter/1:aa\"\n");
-  EXPECT_THAT(test.host->start().message(), AllOf(HasSubstr("test.toml:2:7"), HasSubstr("offers no 'test.counter/1:aa'")));
+  EXPECT_THAT(test.host->start().message(),
+              AllOf(HasSubstr("test.toml:2:7"), HasSubstr("offers no 'test.counter/1:aa'")));
 }
 
 TEST(PluginLoaderTest, AnExternalLibraryNeedsPermission) {
@@ -270,7 +278,8 @@ TEST(PluginLoaderTest, AnExternalLibraryNeedsPermission) {
   EXPECT_TRUE(test.host->start().ok());
 }
 
-// ---- the zoo: each breaks one rule, at open or later ------------------------------------------------------------------
+// ---- the zoo: each breaks one rule, at open or later
+// ------------------------------------------------------------------
 struct Bad {
   const char* mode;
   Code code;
@@ -298,14 +307,15 @@ TEST_P(BadModeTest, IsRefusedAtOpenAndAnotherPluginWorks) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Zoo, BadModeTest,
-    ::testing::Values(Bad{"open_fails", Code::kUnavailable, "the fake device is not there (while opening plugin 'a')"},
-                      Bad{"open_bare", Code::kDeviceLost, "Plugin 'a' gave DEVICE_LOST from open without saying why."},
-                      Bad{"open_throws", Code::kInternal, "Plugin 'a' threw an exception (thrown in open) out of open"},
-                      Bad{"open_throws_int", Code::kInternal, "Plugin 'a' threw something out of open"},
-                      Bad{"rubbish_code", Code::kInternal, "open gave 200, which is no status of this host"},
-                      Bad{"rubbish_handle", Code::kInternal, "which is no status of this host"},
-                      Bad{"start_fails", Code::kUnavailable, "it does not start (while starting plugin 'a')"},
-                      Bad{"score_throws", Code::kInternal, "threw an exception (thrown in score) out of score"}),
+    ::testing::Values(
+        Bad{"open_fails", Code::kUnavailable, "the fake device is not there (while opening plugin 'a')"},
+        Bad{"open_bare", Code::kDeviceLost, "Plugin 'a' gave DEVICE_LOST from open without saying why."},
+        Bad{"open_throws", Code::kInternal, "Plugin 'a' threw an exception (thrown in open) out of open"},
+        Bad{"open_throws_int", Code::kInternal, "Plugin 'a' threw something out of open"},
+        Bad{"rubbish_code", Code::kInternal, "open gave 200, which is no status of this host"},
+        Bad{"rubbish_handle", Code::kInternal, "which is no status of this host"},
+        Bad{"start_fails", Code::kUnavailable, "it does not start (while starting plugin 'a')"},
+        Bad{"score_throws", Code::kInternal, "threw an exception (thrown in score) out of score"}),
     [](const auto& info) { return std::string(info.param.mode); });
 
 class BadCreateTest : public ::testing::TestWithParam<Bad> {};
@@ -328,12 +338,13 @@ TEST_P(BadCreateTest, FailsTheAcquireAndLeavesNothing) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Zoo, BadCreateTest,
-    ::testing::Values(Bad{"create_fails", Code::kUnavailable, "nothing to count (while creating test.counter/1:a)"},
-                      Bad{"create_throws", Code::kInternal, "threw an exception (thrown in create) out of create"},
-                      Bad{"null_slots", Code::kInternal, "left required slots of test.counter/1 null: add, get."},
-                      Bad{"huge_table", Code::kInternal, "whose struct_size is 1073741824"},
-                      Bad{"no_table", Code::kInternal, "Plugin 'a' gave no table for a test.counter/1."},
-                      Bad{"score_zero", Code::kUnavailable, "does not work here: no fake\\ndevice"}),
+    ::testing::Values(
+        Bad{"create_fails", Code::kUnavailable, "nothing to count (while creating test.counter/1:a)"},
+        Bad{"create_throws", Code::kInternal, "threw an exception (thrown in create) out of create"},
+        Bad{"null_slots", Code::kInternal, "left required slots of test.counter/1 null: add, get."},
+        Bad{"huge_table", Code::kInternal, "whose struct_size is 1073741824"},
+        Bad{"no_table", Code::kInternal, "Plugin 'a' gave no table for a test.counter/1."},
+        Bad{"score_zero", Code::kUnavailable, "does not work here: no fake\\ndevice"}),
     [](const auto& info) { return std::string(info.param.mode); });
 
 struct BadFile {
@@ -356,21 +367,23 @@ TEST_P(BadFileTest, IsRefusedWithItsReasonAndAnotherPluginWorks) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Zoo, BadFileTest,
-    ::testing::Values(BadFile{"no_entry", "it exports no entry symbol belay_plugin_v0; it exports other_entry"},
-                      BadFile{"extra", "it exports more than its entry symbol: extra_symbol"},
-                      BadFile{"newer", "built for ABI 9, this host offers 0.1 (libbelay_newer.so) - install a newer host"},
-                      BadFile{"no_note", "it has no note .note.belay"},
-                      BadFile{"note_layout", "built for layout 999 of ABI 0.1, this host has layout"},
-                      BadFile{"other_sanitizer", "this host is not - build both alike"},
-                      BadFile{"execstack", "it wants an executable stack"},
-                      BadFile{"handshake_layout", "built for layout 999 of ABI 0.1"},
-                      BadFile{"needs", "plugin 'needs' refused: needs feature bits 4 of ABI 0.1"},
-                      BadFile{"refuses", "plugin 'refuses' refused: it says that it cannot work with this host (ABI 0.1)"},
-                      BadFile{"throws_in_entry", "threw an exception (thrown in the entry function) out of belay_plugin_v0"},
-                      BadFile{"table_id", "its table has the id 'somebody', its manifest 'table_id'"},
-                      BadFile{"small_table", "struct_size of its table is 24"},
-                      BadFile{"null_open", "required slot open is null"},
-                      BadFile{"null_create", "required slot create of component test.counter/1:null_create is null"}),
+    ::testing::Values(
+        BadFile{"no_entry", "it exports no entry symbol belay_plugin_v0; it exports other_entry"},
+        BadFile{"extra", "it exports more than its entry symbol: extra_symbol"},
+        BadFile{"newer", "built for ABI 9, this host offers 0.1 (libbelay_newer.so) - install a newer host"},
+        BadFile{"no_note", "it has no note .note.belay"},
+        BadFile{"note_layout", "built for layout 999 of ABI 0.1, this host has layout"},
+        BadFile{"other_sanitizer", "this host is not - build both alike"},
+        BadFile{"execstack", "it wants an executable stack"},
+        BadFile{"handshake_layout", "built for layout 999 of ABI 0.1"},
+        BadFile{"needs", "plugin 'needs' refused: needs feature bits 4 of ABI 0.1"},
+        BadFile{"refuses", "plugin 'refuses' refused: it says that it cannot work with this host (ABI 0.1)"},
+        BadFile{"throws_in_entry",
+                "threw an exception (thrown in the entry function) out of belay_plugin_v0"},
+        BadFile{"table_id", "its table has the id 'somebody', its manifest 'table_id'"},
+        BadFile{"small_table", "struct_size of its table is 24"},
+        BadFile{"null_open", "required slot open is null"},
+        BadFile{"null_create", "required slot create of component test.counter/1:null_create is null"}),
     [](const auto& info) { return std::string(info.param.variant); });
 
 TEST(PluginLoaderTest, AnUndefinedSymbolIsAnErrorAtLoadAndNotTheEndOfTheProcess) {

@@ -53,7 +53,8 @@ TEST(StatusTableTest, AFullTableGivesTheBareCode) {
 }
 
 TEST(StatusTableTest, RubbishIsNoStatus) {
-  for (const belay_status rubbish : {belay_status(22), belay_status(255), belay_status(0xff05), ~belay_status(0)}) {
+  for (const belay_status rubbish :
+       {belay_status(22), belay_status(255), belay_status(0xff05), ~belay_status(0)}) {
     EXPECT_EQ(status_detail(rubbish).status().code(), Code::kInvalidArgument);
     release_status(rubbish);
     EXPECT_FALSE(text_of(rubbish).empty());

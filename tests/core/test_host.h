@@ -22,7 +22,8 @@ namespace belay::core {
 namespace fs = std::filesystem;
 
 #if defined(__SANITIZE_ADDRESS__)
-// What is allocated on this thread meanwhile may leak: zombies keep what they have, and a fake may leak by order.
+// What is allocated on this thread meanwhile may leak: zombies keep what they have, and a fake may leak by
+// order.
 struct LeaksOnPurpose {
   LeaksOnPurpose() { __lsan_disable(); }
   ~LeaksOnPurpose() { __lsan_enable(); }
@@ -53,12 +54,15 @@ class TempDir {
   fs::path path_;
 };
 
-inline std::string fake_file(const std::string& variant) { return BELAY_FAKE_PLUGIN_DIR "/libfake_" + variant + ".so"; }
+inline std::string fake_file(const std::string& variant) {
+  return BELAY_FAKE_PLUGIN_DIR "/libfake_" + variant + ".so";
+}
 
-inline std::string manifest(const std::string& id, const std::string& more = "", const std::string& component = "",
-                            const std::string& name = "") {
-  return "format = 1\nid = \"" + id + "\"\nversion = \"1.0.0\"\nabi = \"0.1\"\nlibrary = \"libbelay_" + id + ".so\"\n" +
-         more + "\n[[component]]\nkind = \"" FAKE_KIND "\"\nname = \"" + (name.empty() ? id : name) + "\"\n" + component + R"(
+inline std::string manifest(const std::string& id, const std::string& more = "",
+                            const std::string& component = "", const std::string& name = "") {
+  return "format = 1\nid = \"" + id + "\"\nversion = \"1.0.0\"\nabi = \"0.1\"\nlibrary = \"libbelay_" + id +
+         ".so\"\n" + more + "\n[[component]]\nkind = \"" FAKE_KIND "\"\nname = \"" +
+         (name.empty() ? id : name) + "\"\n" + component + R"(
 [[component.field]]
 key = "mode"
 type = "string"
@@ -96,7 +100,8 @@ inline std::string install(const TempDir& dir, const std::string& variant, const
 
 inline constexpr TableSlot kCounterSlots[] = {BELAY_TABLE_SLOT(fake_counter_vt, add),
                                               BELAY_TABLE_SLOT(fake_counter_vt, get)};
-inline constexpr TableShape kCounterShape{FAKE_KIND, 77, BELAY_TABLE_SLOT(fake_counter_vt, destroy), kCounterSlots};
+inline constexpr TableShape kCounterShape{FAKE_KIND, 77, BELAY_TABLE_SLOT(fake_counter_vt, destroy),
+                                          kCounterSlots};
 
 // A host over one folder, made from TOML; keeps what it logs.
 struct TestHost {
@@ -111,7 +116,9 @@ struct TestHost {
     if (!created.ok()) return;
     static_cast<void>(config.add_set("log.level=info"));
     static_cast<void>(config.add_set("log.file=" + dir / "log.txt"));
-    auto made = Host::create({.config = std::move(config), .schema = schema, .plugin_dirs = {dir.path()},
+    auto made = Host::create({.config = std::move(config),
+                              .schema = schema,
+                              .plugin_dirs = {dir.path()},
                               .standard_plugin_dirs = false});
     created = made.status();
     if (!made.ok()) return;
@@ -136,6 +143,8 @@ struct TestHost {
   }
 };
 
-inline uint64_t add(const Lease& lease, uint64_t n) { return lease.table<fake_counter_vt>().add(lease.object(), n); }
+inline uint64_t add(const Lease& lease, uint64_t n) {
+  return lease.table<fake_counter_vt>().add(lease.object(), n);
+}
 
 }  // namespace belay::core

@@ -1,4 +1,5 @@
-// A stream of the null driver: runs what it is given at once, unless something before it has to be waited for.
+// A stream of the null driver: runs what it is given at once, unless something before it has to be waited
+// for.
 #pragma once
 
 #include <belay/abi/driver.h>
@@ -42,7 +43,8 @@ struct Timeline {
 
 class Stream;
 
-// What the streams of a device share. One mutex guards all of it, which is enough for a device that does no work.
+// What the streams of a device share. One mutex guards all of it, which is enough for a device that does no
+// work.
 struct Shared {
   explicit Shared(const belay_host& host_) : host(host_) {}
   const belay_host& host;

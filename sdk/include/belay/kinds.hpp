@@ -16,24 +16,29 @@ namespace shape {
 
 #define BELAY_S(slot) BELAY_TABLE_SLOT(BELAY_TABLE, slot)
 #define BELAY_TABLE belay_driver_vt
-inline constexpr TableSlot kDriverSlots[] = {BELAY_S(device_count), BELAY_S(device_info), BELAY_S(open_device)};
+inline constexpr TableSlot kDriverSlots[] = {BELAY_S(device_count), BELAY_S(device_info),
+                                             BELAY_S(open_device)};
 inline constexpr TableShape kDriver{BELAY_DRIVER_KIND, BELAY_OBJ_DRIVER, BELAY_S(destroy), kDriverSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_device_vt
-inline constexpr TableSlot kDeviceSlots[] = {BELAY_S(info),          BELAY_S(heap),   BELAY_S(alloc),    BELAY_S(free),
-                                             BELAY_S(stream_create), BELAY_S(health), BELAY_S(extension)};
-inline constexpr TableShape kDevice{"belay.driver/1 device", BELAY_OBJ_DEVICE, BELAY_S(destroy), kDeviceSlots};
+inline constexpr TableSlot kDeviceSlots[] = {BELAY_S(info),     BELAY_S(heap),          BELAY_S(alloc),
+                                             BELAY_S(free),     BELAY_S(stream_create), BELAY_S(health),
+                                             BELAY_S(extension)};
+inline constexpr TableShape kDevice{"belay.driver/1 device", BELAY_OBJ_DEVICE, BELAY_S(destroy),
+                                    kDeviceSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_stream_vt
-inline constexpr TableSlot kStreamSlots[] = {BELAY_S(copy),       BELAY_S(fill),        BELAY_S(wait),
-                                             BELAY_S(host_call),  BELAY_S(query),       BELAY_S(synchronize),
-                                             BELAY_S(on_reached), BELAY_S(last_value),  BELAY_S(recover)};
-inline constexpr TableShape kStream{"belay.driver/1 stream", BELAY_OBJ_STREAM, BELAY_S(destroy), kStreamSlots};
+inline constexpr TableSlot kStreamSlots[] = {BELAY_S(copy),       BELAY_S(fill),       BELAY_S(wait),
+                                             BELAY_S(host_call),  BELAY_S(query),      BELAY_S(synchronize),
+                                             BELAY_S(on_reached), BELAY_S(last_value), BELAY_S(recover)};
+inline constexpr TableShape kStream{"belay.driver/1 stream", BELAY_OBJ_STREAM, BELAY_S(destroy),
+                                    kStreamSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_driver_program_vt
 inline constexpr TableSlot kProgramSlots[] = {BELAY_S(create), BELAY_S(launch), BELAY_S(capture_begin),
                                               BELAY_S(capture_end)};
-inline constexpr TableShape kProgram{BELAY_DRIVER_PROGRAM, BELAY_OBJ_PROGRAM, BELAY_S(destroy), kProgramSlots};
+inline constexpr TableShape kProgram{BELAY_DRIVER_PROGRAM, BELAY_OBJ_PROGRAM, BELAY_S(destroy),
+                                     kProgramSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_memory_policy_vt  // the slots of its classes are required too: see `serves`
 inline constexpr TableSlot kMemoryPolicySlots[] = {BELAY_S(serves), BELAY_S(stats)};
@@ -48,22 +53,23 @@ inline constexpr TableShape kModelFormat{BELAY_MODEL_FORMAT_KIND, BELAY_OBJ_MODE
 #define BELAY_TABLE belay_kernel_provider_vt
 inline constexpr TableSlot kKernelProviderSlots[] = {BELAY_S(serves), BELAY_S(claim), BELAY_S(prepare),
                                                      BELAY_S(release)};
-inline constexpr TableShape kKernelProvider{BELAY_KERNEL_PROVIDER_KIND, BELAY_OBJ_KERNEL_PROVIDER, BELAY_S(destroy),
-                                            kKernelProviderSlots};
+inline constexpr TableShape kKernelProvider{BELAY_KERNEL_PROVIDER_KIND, BELAY_OBJ_KERNEL_PROVIDER,
+                                            BELAY_S(destroy), kKernelProviderSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_engine_vt
 inline constexpr TableSlot kEngineSlots[] = {BELAY_S(load)};
 inline constexpr TableShape kEngine{BELAY_ENGINE_KIND, BELAY_OBJ_ENGINE, BELAY_S(destroy), kEngineSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_executable_vt
-inline constexpr TableSlot kExecutableSlots[] = {BELAY_S(input_count), BELAY_S(output_count), BELAY_S(input_info),
-                                                 BELAY_S(output_info), BELAY_S(context),      BELAY_S(stats),
-                                                 BELAY_S(describe)};
+inline constexpr TableSlot kExecutableSlots[] = {
+    BELAY_S(input_count), BELAY_S(output_count), BELAY_S(input_info), BELAY_S(output_info),
+    BELAY_S(context),     BELAY_S(stats),        BELAY_S(describe)};
 inline constexpr TableShape kExecutable{"belay.engine/1 executable", BELAY_OBJ_EXECUTABLE, BELAY_S(destroy),
                                         kExecutableSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_diagnostics_vt
-inline constexpr TableSlot kDiagnosticsSlots[] = {BELAY_S(check_count), BELAY_S(check_info), BELAY_S(run_check)};
+inline constexpr TableSlot kDiagnosticsSlots[] = {BELAY_S(check_count), BELAY_S(check_info),
+                                                  BELAY_S(run_check)};
 inline constexpr TableShape kDiagnostics{BELAY_DIAGNOSTICS_KIND, BELAY_OBJ_DIAGNOSTICS, BELAY_S(destroy),
                                          kDiagnosticsSlots};
 #undef BELAY_TABLE
@@ -72,8 +78,8 @@ inline constexpr TableShape kDiagnostics{BELAY_DIAGNOSTICS_KIND, BELAY_OBJ_DIAGN
 }  // namespace shape
 
 // The kinds whose components a host creates.
-inline constexpr std::array<TableShape, 6> kComponentKinds{shape::kDriver,         shape::kMemoryPolicy,
-                                                           shape::kModelFormat,    shape::kKernelProvider,
-                                                           shape::kEngine,         shape::kDiagnostics};
+inline constexpr std::array<TableShape, 6> kComponentKinds{shape::kDriver,      shape::kMemoryPolicy,
+                                                           shape::kModelFormat, shape::kKernelProvider,
+                                                           shape::kEngine,      shape::kDiagnostics};
 
 }  // namespace belay

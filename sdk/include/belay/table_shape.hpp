@@ -1,5 +1,6 @@
-// belay/table_shape.hpp: what a host must know of a kind's table to own its objects without knowing their meaning:
-// which slots may not be null, and where `destroy` is. The shapes of the kinds of this SDK are in belay/kinds.hpp.
+// belay/table_shape.hpp: what a host must know of a kind's table to own its objects without knowing their
+// meaning: which slots may not be null, and where `destroy` is. The shapes of the kinds of this SDK are in
+// belay/kinds.hpp.
 #pragma once
 
 #include <belay/abi/base.h>
@@ -20,10 +21,10 @@ struct TableSlot {
 
 // Static strings and storage.
 struct TableShape {
-  const char* kind;                    // "belay.driver/1", or a name for messages: "belay.driver/1 stream"
-  uint32_t object_kind;                // BELAY_OBJ_...
-  TableSlot destroy;                   // void (*)(belay_obj*)
-  std::span<const TableSlot> required; // `destroy` need not be listed
+  const char* kind;                     // "belay.driver/1", or a name for messages: "belay.driver/1 stream"
+  uint32_t object_kind;                 // BELAY_OBJ_...
+  TableSlot destroy;                    // void (*)(belay_obj*)
+  std::span<const TableSlot> required;  // `destroy` need not be listed
 };
 
 // INTERNAL names every required slot that `table` lacks in one message; `who`: "plugin 'x'".
@@ -32,8 +33,8 @@ inline Status check_table(const TableShape& shape, const void* table, const std:
   const auto& hdr = *static_cast<const belay_hdr*>(table);
   if (hdr.struct_size > 65536 || hdr.struct_size < sizeof(belay_hdr))
     return {Code::kInternal, who + " gave a table for " + shape.kind + " whose struct_size is " +
-                                 std::to_string(hdr.struct_size) + ", want " + std::to_string(sizeof(belay_hdr)) +
-                                 " to 65536."};
+                                 std::to_string(hdr.struct_size) + ", want " +
+                                 std::to_string(sizeof(belay_hdr)) + " to 65536."};
   std::string missing;
   const auto look = [&](const TableSlot& slot) {
     void* function = nullptr;

@@ -1,19 +1,19 @@
-// A small plugin for the tests of the core. Compiled many times: FAKE_ID is its id; FAKE_... macros make it break a rule
-// that is checked before anything of it runs; the key `mode` of its configuration makes it break one later. It is written
-// without the helpers of the SDK, which would not let it.
+// A small plugin for the tests of the core. Compiled many times: FAKE_ID is its id; FAKE_... macros make it
+// break a rule that is checked before anything of it runs; the key `mode` of its configuration makes it break
+// one later. It is written without the helpers of the SDK, which would not let it.
 #include "fake_plugin.h"
 
 #include <belay/plugin.hpp>
 
+#include <unistd.h>
+#include <xmmintrin.h>
+#include <chrono>
 #include <clocale>
 #include <csignal>
-#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <unistd.h>
-#include <xmmintrin.h>
 
 #ifndef FAKE_NAME
 #define FAKE_NAME FAKE_ID
@@ -75,10 +75,12 @@ void use_fpu_badly() { _mm_setcsr(_mm_getcsr() | 0x8040); }  // flush to zero, d
   auto fake = new Fake{host, mode, config};
   if (mode == "task_forever")
     service<belay_executor_vt>(host, BELAY_HOST_EXECUTOR)
-        ->timer(host, 0, 1000000, [](void*) {}, nullptr, &fake->timer);
+        ->timer(
+            host, 0, 1000000, [](void*) {}, nullptr, &fake->timer);
   if (mode == "task_stuck")
     service<belay_executor_vt>(host, BELAY_HOST_EXECUTOR)
-        ->post_blocking(host, [](void*) { std::this_thread::sleep_for(std::chrono::seconds(2)); }, nullptr);
+        ->post_blocking(
+            host, [](void*) { std::this_thread::sleep_for(std::chrono::seconds(2)); }, nullptr);
   *out = reinterpret_cast<belay_ctx*>(fake);
   return BELAY_OK;
 }
@@ -113,7 +115,8 @@ constexpr fake_counter_vt kCounter = {
       if (host->get_service(host, belay::to_str(BELAY_HOST_EXECUTOR)) != nullptr) std::abort();
       delete counter;
     }};
-constexpr fake_counter_vt kBadCounter = {{sizeof(fake_counter_vt), 0, nullptr}, nullptr, nullptr, kCounter.destroy};
+constexpr fake_counter_vt kBadCounter = {
+    {sizeof(fake_counter_vt), 0, nullptr}, nullptr, nullptr, kCounter.destroy};
 constexpr fake_counter_vt kHugeCounter = {{1u << 30, 0, nullptr}, nullptr, nullptr, nullptr};
 
 belay_status score(belay_ctx* ctx, belay_score* inout) {
@@ -133,7 +136,9 @@ belay_status score(belay_ctx* ctx, belay_score* inout) {
   if (fake->mode == "create_slow") std::this_thread::sleep_for(std::chrono::milliseconds(50));
   auto* counter = new Counter{fake, uint64_t(value(config, "start").as_int()), host->alloc(host, 64, 64)};
   out->impl = counter;
-  out->table = fake->mode == "null_slots" ? &kBadCounter : fake->mode == "huge_table" ? &kHugeCounter : &kCounter;
+  out->table = fake->mode == "null_slots"   ? &kBadCounter
+               : fake->mode == "huge_table" ? &kHugeCounter
+                                            : &kCounter;
   if (fake->mode == "no_table") out->table = nullptr;
   if (out->table != &kCounter) {
     host->free(host, counter->block);
@@ -155,8 +160,10 @@ belay_status score(belay_ctx* ctx, belay_score* inout) {
   return BELAY_OK;
 }
 
-constexpr belay_component kComponent = {{sizeof(belay_component), 0, nullptr}, belay::literal(FAKE_KIND),
-                                        belay::literal(FAKE_NAME), score,
+constexpr belay_component kComponent = {{sizeof(belay_component), 0, nullptr},
+                                        belay::literal(FAKE_KIND),
+                                        belay::literal(FAKE_NAME),
+                                        score,
 #ifdef FAKE_NULL_CREATE
                                         nullptr
 #else
@@ -176,13 +183,18 @@ constexpr belay_plugin kPlugin = {
 #else
     belay::literal(FAKE_ID),
 #endif
-    belay::literal("1.0.0"), kComponents, 1,
+    belay::literal("1.0.0"),
+    kComponents,
+    1,
 #ifdef FAKE_NULL_OPEN
     nullptr,
 #else
     open,
 #endif
-    start, quiesce, close, nullptr};
+    start,
+    quiesce,
+    close,
+    nullptr};
 
 constexpr belay_note make_note() {
   belay_note note = belay::make_note(FAKE_ID, "1.0.0");
@@ -195,7 +207,8 @@ constexpr belay_note make_note() {
   return note;
 }
 #ifndef FAKE_NO_NOTE
-[[gnu::used, gnu::section(".note.belay"), gnu::aligned(4)]] constexpr belay::NoteSection kNote{.note = make_note()};
+[[gnu::used, gnu::section(".note.belay"), gnu::aligned(4)]] constexpr belay::NoteSection kNote{
+    .note = make_note()};
 #endif
 
 }  // namespace

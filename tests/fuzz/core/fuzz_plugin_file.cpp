@@ -1,10 +1,10 @@
 // A library of any bytes: its headers, tables and note are read within their bounds.
 #include "core/plugin_file.h"
 
+#include <unistd.h>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <unistd.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   char name[] = "/tmp/belay_fuzz_XXXXXX";

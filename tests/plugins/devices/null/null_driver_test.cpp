@@ -16,9 +16,9 @@
 namespace belay {
 namespace {
 
+using testing::Adopted;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::Adopted;
 using namespace std::chrono_literals;
 
 class NullDriverTest : public ::testing::Test {
@@ -27,10 +27,13 @@ class NullDriverTest : public ::testing::Test {
 
   void SetUp() override {
     core::Config config;
-    ASSERT_TRUE(config.add_text("null.toml", "[runtime]\nplugins = [\"null\"]\nallow_insecure = true\n"
-                                             "[plugin.null.config]\nmemory = \"1MiB\"\nqueue_depth = 4\n").ok());
-    auto made = core::Host::create({.config = std::move(config), .plugin_dirs = {BELAY_TEST_PLUGIN_DIR},
-                                    .standard_plugin_dirs = false});
+    ASSERT_TRUE(config
+                    .add_text("null.toml",
+                              "[runtime]\nplugins = [\"null\"]\nallow_insecure = true\n"
+                              "[plugin.null.config]\nmemory = \"1MiB\"\nqueue_depth = 4\n")
+                    .ok());
+    auto made = core::Host::create(
+        {.config = std::move(config), .plugin_dirs = {BELAY_TEST_PLUGIN_DIR}, .standard_plugin_dirs = false});
     ASSERT_TRUE(made.ok()) << made.status().message();
     host_ = std::move(made).value();
     for (const TableShape& kind : kComponentKinds) host_->add_kind(kind);
@@ -40,7 +43,8 @@ class NullDriverTest : public ::testing::Test {
     driver_ = std::move(lease).value();
     belay_created created{};
     ASSERT_TRUE(take(driver_.table<belay_driver_vt>().open_device(driver_.object(), 0, &created)).ok());
-    device_ = Adopted<belay_device_vt>(BELAY_OBJ_DEVICE, static_cast<const belay_device_vt*>(created.table), created.impl);
+    device_ = Adopted<belay_device_vt>(BELAY_OBJ_DEVICE, static_cast<const belay_device_vt*>(created.table),
+                                       created.impl);
     ASSERT_TRUE(check_table(shape::kDevice, created.table, "null").ok());
   }
   void TearDown() override {
@@ -85,12 +89,16 @@ const belay_kernel kAddOne = {{sizeof(belay_kernel), 0, nullptr},
                                 ++*reinterpret_cast<int*>(args[0]);
                                 return exec->scratch(exec, 100) ? BELAY_OK : BELAY_RESOURCE_EXHAUSTED;
                               },
-                              nullptr, 0, literal("add_one")};
+                              nullptr,
+                              0,
+                              literal("add_one")};
 const belay_kernel kFails = {{sizeof(belay_kernel), 0, nullptr},
                              [](const belay_exec* exec, const void*, const uint64_t*) {
                                return exec->fail(exec, BELAY_DATA_LOSS, to_str("the weights are gone"));
                              },
-                             nullptr, 0, literal("fails")};
+                             nullptr,
+                             0,
+                             literal("fails")};
 
 TEST_F(NullDriverTest, TellsWhatItIs) {
   const auto& table = driver_.table<belay_driver_vt>();
@@ -161,7 +169,8 @@ TEST_F(NullDriverTest, AFailureFailsWhatFollowsUntilItIsRecoveredAndNamesItsOrig
   EXPECT_EQ(number, 0);
   const Status status = take(one->synchronize(one, after, BELAY_FOREVER));
   EXPECT_EQ(status.code(), Code::kDataLoss);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("the weights are gone"), HasSubstr("kernel fails"), HasSubstr("of timeline 1")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("the weights are gone"), HasSubstr("kernel fails"),
+                                      HasSubstr("of timeline 1")));
   ASSERT_TRUE(take(two->wait(two, {1, bad}, &waited)).ok());  // passes on, with its origin
   EXPECT_THAT(take(two->synchronize(two, waited, BELAY_FOREVER)).message(), HasSubstr("of timeline 1"));
   ASSERT_TRUE(take(one->recover(one)).ok());
@@ -179,11 +188,15 @@ TEST_F(NullDriverTest, HostCallsRunOnAnotherThreadInOrder) {
   } state;
   uint64_t value = 0;
   ASSERT_TRUE(launch(one, kAddOne, reinterpret_cast<uint64_t>(&state.number), &value).ok());
-  ASSERT_TRUE(take(one->host_call(one, [](void* user) {
-    auto* s = static_cast<State*>(user);
-    std::this_thread::sleep_for(5ms);
-    s->thread = std::this_thread::get_id(), s->seen = s->number;
-  }, &state, &value)).ok());
+  ASSERT_TRUE(take(one->host_call(
+                       one,
+                       [](void* user) {
+                         auto* s = static_cast<State*>(user);
+                         std::this_thread::sleep_for(5ms);
+                         s->thread = std::this_thread::get_id(), s->seen = s->number;
+                       },
+                       &state, &value))
+                  .ok());
   ASSERT_TRUE(launch(one, kAddOne, reinterpret_cast<uint64_t>(&state.number), &value).ok());
   ASSERT_TRUE(take(one->synchronize(one, value, BELAY_FOREVER)).ok());
   EXPECT_EQ(state.seen, 1);
@@ -198,16 +211,20 @@ TEST_F(NullDriverTest, AWaitForATimelineOfTheHostHoldsTheStreamAndFillsItsQueue)
   EXPECT_EQ(take(one->wait(one, {77, 1}, &value)).code(), Code::kNotFound);
   ASSERT_TRUE(take(device_->timeline_signal(device_, 77, 0, BELAY_OK)).ok());
   ASSERT_TRUE(take(one->wait(one, {77, 3}, &value)).ok());
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(launch(one, kAddOne, reinterpret_cast<uint64_t>(&number), &value).ok());
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(launch(one, kAddOne, reinterpret_cast<uint64_t>(&number), &value).ok());
   const Status full = launch(one, kAddOne, reinterpret_cast<uint64_t>(&number), &value);
   EXPECT_EQ(full.code(), Code::kQueueFull);
   EXPECT_EQ(number, 0);
   EXPECT_EQ(take(one->synchronize(one, value, 1000000)).code(), Code::kDeadlineExceeded);
   EXPECT_EQ(take(one->query(one, value)).code(), Code::kUnavailable);
   std::atomic<int> reached{0};
-  ASSERT_TRUE(take(one->on_reached(one, value, {&reached, [](void* user, belay_status status) {
-    *static_cast<std::atomic<int>*>(user) += status == BELAY_OK ? 1 : 100;
-  }})).ok());
+  ASSERT_TRUE(take(one->on_reached(one, value,
+                                   {&reached,
+                                    [](void* user, belay_status status) {
+                                      *static_cast<std::atomic<int>*>(user) += status == BELAY_OK ? 1 : 100;
+                                    }}))
+                  .ok());
   EXPECT_EQ(reached, 0);
   ASSERT_TRUE(take(device_->timeline_signal(device_, 77, 3, BELAY_OK)).ok());
   EXPECT_TRUE(take(one->synchronize(one, value, BELAY_FOREVER)).ok());
@@ -227,11 +244,15 @@ TEST_F(NullDriverTest, ManyThreadsDriveStreamsThatWaitForEachOther) {
       Stream& other = streams[(t + 1) % 4];
       uint64_t value = 0;
       for (int i = 0; i < 100; ++i) {
-        while (!launch(mine, kAddOne, reinterpret_cast<uint64_t>(&numbers[t]), &value).ok()) std::this_thread::yield();
+        while (!launch(mine, kAddOne, reinterpret_cast<uint64_t>(&numbers[t]), &value).ok())
+          std::this_thread::yield();
         const uint64_t last = other->last_value(other);
         while (!take(mine->wait(mine, {(t + 1) % 4 + 1, last}, &value)).ok()) std::this_thread::yield();
         if (i % 10 == 0)
-          while (!take(mine->host_call(mine, [](void*) {}, nullptr, &value)).ok()) std::this_thread::yield();
+          while (!take(mine->host_call(
+                           mine, [](void*) {}, nullptr, &value))
+                      .ok())
+            std::this_thread::yield();
       }
       ASSERT_TRUE(take(mine->synchronize(mine, value, BELAY_FOREVER)).ok());
     });
