@@ -36,7 +36,8 @@ struct BatchNormKernel {
     const double ns = double(batch * pixels) * (training ? 3 : 0.3) + 30;
     run.parallel(channels, grain_of(ns), [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
-        double mean = element(stats_dtype, run.in<void>(3), c), variance = element(stats_dtype, run.in<void>(4), c);
+        double mean = element(stats_dtype, run.in<void>(3), c),
+               variance = element(stats_dtype, run.in<void>(4), c);
         if (training) {
           double sum = 0, squares = 0;
           for_plane(c, [&](int64_t at) { sum += double(Compute<In>::load(x[at])); });
@@ -46,8 +47,10 @@ struct BatchNormKernel {
             squares += value * value;
           });
           const double spread = squares / double(batch * pixels);
-          if (run.out<void>(1)) set_element(stats_dtype, run.out<void>(1), c, mean * momentum + now * (1 - momentum));
-          if (run.out<void>(2)) set_element(stats_dtype, run.out<void>(2), c, variance * momentum + spread * (1 - momentum));
+          if (run.out<void>(1))
+            set_element(stats_dtype, run.out<void>(1), c, mean * momentum + now * (1 - momentum));
+          if (run.out<void>(2))
+            set_element(stats_dtype, run.out<void>(2), c, variance * momentum + spread * (1 - momentum));
           mean = now;
           variance = spread;
         }
@@ -91,19 +94,20 @@ Status prepare_batch_norm(OpContext& context) {
       return context.bad("output " + std::to_string(o) + " is wanted, but training_mode is not set",
                          context.version() < 14 ? Code::kUnimplemented : Code::kInvalidArgument);
   if (context.dtype(2) != context.dtype(1) || context.dtype(4) != context.dtype(3))
-    return context.bad("scale and bias, mean and variance are of types " + std::string(dtype_name(context.dtype(1))) +
-                       ", " + std::string(dtype_name(context.dtype(2))) + ", " +
-                       std::string(dtype_name(context.dtype(3))) + ", " + std::string(dtype_name(context.dtype(4))) +
-                       ", want one type for each pair");
+    return context.bad(
+        "scale and bias, mean and variance are of types " + std::string(dtype_name(context.dtype(1))) + ", " +
+        std::string(dtype_name(context.dtype(2))) + ", " + std::string(dtype_name(context.dtype(3))) + ", " +
+        std::string(dtype_name(context.dtype(4))) + ", want one type for each pair");
   BELAY_TRY(context.output(0, context.dtype(0), x));
   BELAY_TRY(context.output(1, context.dtype(3), {channels}));
   BELAY_TRY(context.output(2, context.dtype(3), {channels}));
-  const double epsilon = context.attr().float_or("epsilon", 1e-5f), momentum = context.attr().float_or("momentum", 0.9f);
+  const double epsilon = context.attr().float_or("epsilon", 1e-5f),
+               momentum = context.attr().float_or("momentum", 0.9f);
   context.cost_ns(double(context.count(0)) * 0.2);
   dispatch<kFloats>(context.dtype(0), [&](auto tag) {
-    context.kernel(BatchNormKernel<typename decltype(tag)::type>{x[0], channels, x.size() > 2 ? product(x, 2, x.size()) : 1,
-                                                                 epsilon, momentum, training, context.dtype(1),
-                                                                 context.dtype(3)});
+    context.kernel(BatchNormKernel<typename decltype(tag)::type>{
+        x[0], channels, x.size() > 2 ? product(x, 2, x.size()) : 1, epsilon, momentum, training,
+        context.dtype(1), context.dtype(3)});
   });
   return {};
 }

@@ -12,17 +12,19 @@ Dims ConvShape::out_dims() const {
   return dims;
 }
 
-Status read_conv(const OpContext& context, const Attributes& attributes, size_t x, size_t w, ConvShape& shape) {
+Status read_conv(const OpContext& context, const Attributes& attributes, size_t x, size_t w,
+                 ConvShape& shape) {
   const Dims &x_dims = context.dims(x), &w_dims = context.dims(w);
-  if (w_dims.size() < 3) return context.bad("the weights have the shape " + text_of(w_dims) + ", want rank 3 at least");
+  if (w_dims.size() < 3)
+    return context.bad("the weights have the shape " + text_of(w_dims) + ", want rank 3 at least");
   if (x_dims.size() != w_dims.size())
     return context.bad("the input has the shape " + text_of(x_dims) + ", the weights " + text_of(w_dims) +
                        ", want equal ranks");
   const std::span<const int64_t> kernel = std::span(w_dims).subspan(2);
   if (const auto given = attributes.ints("kernel_shape"))
     if (!given->empty() && !std::ranges::equal(*given, kernel))
-      return context.bad("attribute kernel_shape is " + text_of(*given) + ", but the weights have the shape " +
-                         text_of(w_dims));
+      return context.bad("attribute kernel_shape is " + text_of(*given) +
+                         ", but the weights have the shape " + text_of(w_dims));
   shape.groups = attributes.int_or("group", 1);
   shape.batch = x_dims[0];
   shape.inputs = x_dims[1];
@@ -30,8 +32,8 @@ Status read_conv(const OpContext& context, const Attributes& attributes, size_t 
   if (shape.groups < 1 || shape.inputs % shape.groups || shape.outputs % shape.groups ||
       shape.inputs / shape.groups != w_dims[1])
     return context.bad("the input has " + std::to_string(shape.inputs) + " channels, the weights the shape " +
-                       text_of(w_dims) + ", which does not fit with attribute group = " +
-                       std::to_string(shape.groups));
+                       text_of(w_dims) +
+                       ", which does not fit with attribute group = " + std::to_string(shape.groups));
   return read_window(context, attributes, x_dims, kernel, {}, shape.window);
 }
 
@@ -41,15 +43,16 @@ namespace {
 Status check_bias(const OpContext& context, size_t bias, int64_t outputs, bool loose) {
   if (!context.has(bias)) return {};
   if (loose ? context.count(bias) != outputs : context.dims(bias) != Dims{outputs})
-    return context.bad("the bias has the shape " + text_of(context.dims(bias)) + ", want [" + std::to_string(outputs) +
-                       "]");
+    return context.bad("the bias has the shape " + text_of(context.dims(bias)) + ", want [" +
+                       std::to_string(outputs) + "]");
   return {};
 }
 
 // Weights of all groups packed for products; group g begins at g * packed_rows_size(outputs / groups, depth).
 template <class In, class T>
 std::shared_ptr<const Packed> pack_weights(OpContext& context, size_t w, const ConvShape& shape) {
-  const std::string form = "rows of " + std::to_string(sizeof(T)) + " bytes, groups " + std::to_string(shape.groups);
+  const std::string form =
+      "rows of " + std::to_string(sizeof(T)) + " bytes, groups " + std::to_string(shape.groups);
   return context.packed(w, form, [&]() -> std::shared_ptr<Packed> {
     const int64_t m = shape.group_outputs(), k = shape.depth(), each = packed_rows_size<T>(m, k);
     auto packed = std::make_shared<PackedBytes>(uint64_t(each * shape.groups) * sizeof(T));
@@ -80,7 +83,8 @@ struct ConvKernel {
     int64_t channel;
     Post post;
   };
-  static void finish(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0, int64_t nc) {
+  static void finish(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0,
+                     int64_t nc) {
     const Finish& f = *static_cast<const Finish*>(context);
     if constexpr (std::is_same_v<In, float>) {
       for (int64_t i = 0; i < mc; ++i) f.post.apply(block + i * step, nc, f.channel + m0 + i);
@@ -115,18 +119,23 @@ struct ConvKernel {
     run_lanes(run, shape.batch * shape.groups * each, blocks.lanes, [&](int64_t task, int64_t lane) {
       const int64_t index = task / each, n = index / shape.groups, g = index % shape.groups;
       State state;
-      state.patches = {run.in<In>(0) + (n * shape.inputs + g * shape.group_inputs()) * shape.window.pixels_in(),
-                       &shape.window, In{}};
+      state.patches = {
+          run.in<In>(0) + (n * shape.inputs + g * shape.group_inputs()) * shape.window.pixels_in(),
+          &shape.window, In{}};
       state.weights = {run.in<In>(1) ? run.in<In>(1) + g * m * k : nullptr, k, 1};
       Product<T> p;
       p.m = m, p.n = pixels, p.k = k;
       if (weights) {
-        p.a_packed = static_cast<const T*>(static_cast<const PackedBytes&>(*weights).data) + g * packed_rows_size<T>(m, k);
+        p.a_packed = static_cast<const T*>(static_cast<const PackedBytes&>(*weights).data) +
+                     g * packed_rows_size<T>(m, k);
       } else {
         p.pack_a = pack_rows<In, T>;
         p.a = &state.weights;
       }
-      p.pack_b = pack_patches<In, T>;
+      if constexpr (std::is_same_v<In, float>)
+        p.pack_b = micro().pack_patches;
+      else
+        p.pack_b = pack_patches<In, T>;
       p.b = &state.patches;
       In* const y = run.out<In>(0) + (n * shape.outputs + g * m) * pixels;
       state.finish = {this, y, bias_of ? bias_of + g * m : nullptr, g * m, post};
@@ -230,15 +239,18 @@ Status prepare_conv(OpContext& context, const Attributes& attributes, const Conv
   BELAY_TRY(check_bias(context, fusion.bias >= 0 ? size_t(fusion.bias) : 2, shape.outputs, fusion.bias >= 0));
   BELAY_TRY(context.output(0, context.dtype(0), shape.out_dims()));
   if (context.dtype(1) != context.dtype(0))
-    return context.bad("the input is of type " + std::string(dtype_name(context.dtype(0))) + ", the weights of " +
-                       std::string(dtype_name(context.dtype(1))));
+    return context.bad("the input is of type " + std::string(dtype_name(context.dtype(0))) +
+                       ", the weights of " + std::string(dtype_name(context.dtype(1))));
   switch (context.dtype(0)) {
     case BELAY_DT_FLOAT32:
       if (shape.depthwise()) return prepare_depthwise(context, shape, fusion);
       return prepare_products<float, float>(context, shape, fusion);
-    case BELAY_DT_FLOAT64: return prepare_products<double, double>(context, shape, fusion);
-    case BELAY_DT_FLOAT16: return prepare_products<Half, float>(context, shape, fusion);
-    default: return prepare_products<BFloat16, float>(context, shape, fusion);
+    case BELAY_DT_FLOAT64:
+      return prepare_products<double, double>(context, shape, fusion);
+    case BELAY_DT_FLOAT16:
+      return prepare_products<Half, float>(context, shape, fusion);
+    default:
+      return prepare_products<BFloat16, float>(context, shape, fusion);
   }
 }
 

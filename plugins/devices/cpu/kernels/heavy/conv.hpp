@@ -1,4 +1,5 @@
-// Convolutions: forward, by products over gathered pixels or by taps where each channel has a kernel of its own.
+// Convolutions: forward, by products over gathered pixels or by taps where each channel has a kernel of its
+// own.
 #pragma once
 
 #include "../context.hpp"
@@ -19,29 +20,29 @@ struct ConvShape {
   Dims out_dims() const;
 };
 
-// Reads and checks shapes and attributes of a node with input `x` and weights `w` (positions of the operands).
-Status read_conv(const OpContext& context, const Attributes& attributes, size_t x, size_t w, ConvShape& shape);
+// Reads and checks shapes and attributes of a node with input `x` and weights `w` (positions of the
+// operands).
+Status read_conv(const OpContext& context, const Attributes& attributes, size_t x, size_t w,
+                 ConvShape& shape);
 
-// The pixels that a group's kernel sees, as B of a product: row (channel, kernel position), column output pixel.
+// The pixels that a group's kernel sees, as B of a product: row (channel, kernel position), column output
+// pixel.
 template <class In>
 struct Patches {
   const In* x = nullptr;  // first channel of the group
   const Window* window = nullptr;
   In zero{};  // zero point: taken off; outside the input there is zero after that
 };
-template <class In, class T>
-void pack_patches(const void* source, int64_t k0, int64_t kc, int64_t n0, int64_t nc, T* to, int64_t step);
-
 // What a fused Conv adds to the node's own operands.
 struct ConvFusion {
-  int bias = -1;      // operand added to each channel, of type float32; replaces nothing: `scale` is in the weights
+  int bias =
+      -1;  // operand added to each channel, of type float32; replaces nothing: `scale` is in the weights
   int residual = -1;  // operand of the output's shape, added before the activation
   Post post;
-  int slopes = -1;    // operand with a slope for each channel, or one
+  int slopes = -1;  // operand with a slope for each channel, or one
 };
 
 // Prepares a float32 convolution; the operands' positions are those of the node: 0 input, 1 weights, 2 bias.
 Status prepare_conv(OpContext& context, const Attributes& attributes, const ConvFusion& fusion);
-
 
 }  // namespace belay::cpu

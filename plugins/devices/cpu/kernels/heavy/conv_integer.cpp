@@ -36,20 +36,22 @@ struct QuantKernel {
   struct Finish {
     Y* y;
     int64_t pixels;
-    const int32_t* bias;   // of the group's first channel
+    const int32_t* bias;  // of the group's first channel
     const float* w_scale;
     int64_t w_scale_step;
     float scale;  // of the input over that of the output
     int32_t zero;
   };
-  static void finish(const void* context, uint32_t* block, int64_t step, int64_t m0, int64_t mc, int64_t n0, int64_t nc) {
+  static void finish(const void* context, uint32_t* block, int64_t step, int64_t m0, int64_t mc, int64_t n0,
+                     int64_t nc) {
     const Finish& f = *static_cast<const Finish*>(context);
     if constexpr (!std::is_same_v<Y, int32_t>)
       for (int64_t i = 0; i < mc; ++i) {
         const float factor = f.scale * f.w_scale[(m0 + i) * f.w_scale_step];
         const uint32_t bias = f.bias ? uint32_t(f.bias[m0 + i]) : 0;
         Y* y = f.y + (m0 + i) * f.pixels + n0;
-        for (int64_t j = 0; j < nc; ++j) y[j] = requantize<Y>(int32_t(block[i * step + j] + bias), factor, f.zero);
+        for (int64_t j = 0; j < nc; ++j)
+          y[j] = requantize<Y>(int32_t(block[i * step + j] + bias), factor, f.zero);
       }
   }
 
@@ -92,7 +94,8 @@ struct QuantKernel {
         p.finish = finish;
         p.finish_context = &last;
       }
-      run_block<uint32_t>(p, blocks, task % each, lane_scratch<uint32_t>(blocks, run.workspace<void>(), lane));
+      run_block<uint32_t>(p, blocks, task % each,
+                          lane_scratch<uint32_t>(blocks, run.workspace<void>(), lane));
     });
   }
 };
@@ -102,7 +105,8 @@ Result<int64_t> per_channel(const OpContext& context, int i, std::string_view na
   const int64_t count = context.count(size_t(i));
   if (context.rank(size_t(i)) <= 1 && count == 1) return int64_t{0};
   if (channels > 0 && context.dims(size_t(i)) == Dims{channels}) return int64_t{1};
-  return context.bad(std::string(name) + " has the shape " + text_of(context.dims(size_t(i))) + ", want one value" +
+  return context.bad(std::string(name) + " has the shape " + text_of(context.dims(size_t(i))) +
+                     ", want one value" +
                      (channels > 0 ? " or [" + std::to_string(channels) + "]" : std::string()));
 }
 
@@ -118,7 +122,8 @@ Status prepare_typed(OpContext& context, const Places& at, const ConvShape& shap
   kernel.has_bias = has(at.bias);
   if (kernel.has_x_zero) BELAY_TRY(per_channel(context, at.x_zero, "the input's zero point", 0).status());
   if (kernel.has_w_zero) {
-    BELAY_ASSIGN(kernel.w_zero_step, per_channel(context, at.w_zero, "the weights' zero point", shape.outputs));
+    BELAY_ASSIGN(kernel.w_zero_step,
+                 per_channel(context, at.w_zero, "the weights' zero point", shape.outputs));
   }
   if (at.x_scale >= 0) {
     BELAY_TRY(per_channel(context, at.x_scale, "the input's scale", 0).status());
@@ -146,8 +151,8 @@ Status prepare_typed(OpContext& context, const Places& at, const ConvShape& shap
       const int64_t m = shape.group_outputs(), k = shape.depth(), each = packed_rows_size<uint32_t>(m, k);
       auto packed = std::make_shared<PackedBytes>(uint64_t(each * shape.groups) * sizeof(uint32_t));
       for (int64_t g = 0; g < shape.groups; ++g) {
-        const MatrixView<W> view =
-            kernel.view(static_cast<const W*>(context.constant(size_t(at.w))), static_cast<const W*>(w_zero), g);
+        const MatrixView<W> view = kernel.view(static_cast<const W*>(context.constant(size_t(at.w))),
+                                               static_cast<const W*>(w_zero), g);
         pack_rows<W, uint32_t>(&view, 0, m, 0, k, static_cast<uint32_t*>(packed->data) + g * each);
       }
       return packed;
@@ -155,15 +160,16 @@ Status prepare_typed(OpContext& context, const Places& at, const ConvShape& shap
     context.input_unused(size_t(at.w));
   }
   context.workspace(product_workspace<uint32_t>(kernel.blocks));
-  context.cost_ns(double(shape.batch * shape.outputs) * double(shape.window.pixels_out()) * double(shape.depth()) / 30);
+  context.cost_ns(double(shape.batch * shape.outputs) * double(shape.window.pixels_out()) *
+                  double(shape.depth()) / 30);
   context.kernel(std::move(kernel), std::string("products of 32-bit integers:") + micro().name);
   return {};
 }
 
 Status expect(const OpContext& context, int i, uint32_t dtype, std::string_view name) {
   if (i < 0 || !context.has(size_t(i)) || context.dtype(size_t(i)) == dtype) return {};
-  return context.bad(std::string(name) + " is of type " + std::string(dtype_name(context.dtype(size_t(i)))) + ", want " +
-                     std::string(dtype_name(dtype)));
+  return context.bad(std::string(name) + " is of type " + std::string(dtype_name(context.dtype(size_t(i)))) +
+                     ", want " + std::string(dtype_name(dtype)));
 }
 
 template <bool kLinear>
@@ -176,17 +182,21 @@ Status prepare_quantized(OpContext& context) {
   uint32_t out = BELAY_DT_INT32;
   if (kLinear) {
     out = context.dtype(size_t(at.y_zero));
-    for (const int i : {at.x_scale, at.w_scale, at.y_scale}) BELAY_TRY(expect(context, i, BELAY_DT_FLOAT32, "a scale"));
+    for (const int i : {at.x_scale, at.w_scale, at.y_scale})
+      BELAY_TRY(expect(context, i, BELAY_DT_FLOAT32, "a scale"));
     BELAY_TRY(expect(context, at.bias, BELAY_DT_INT32, "the bias"));
   }
   BELAY_TRY(context.output(0, out, shape.out_dims()));
-  Status status = context.bad("the output's zero point is of type " + std::string(dtype_name(out)) + ", want int8 or uint8");
+  Status status = context.bad("the output's zero point is of type " + std::string(dtype_name(out)) +
+                              ", want int8 or uint8");
   dispatch<kBytes>(context.dtype(size_t(at.x)), [&](auto x) {
     dispatch<kBytes>(context.dtype(size_t(at.w)), [&](auto w) {
       using X = typename decltype(x)::type;
       using W = typename decltype(w)::type;
       if constexpr (kLinear) {
-        dispatch<kBytes>(out, [&](auto y) { status = prepare_typed<X, W, typename decltype(y)::type>(context, at, shape); });
+        dispatch<kBytes>(out, [&](auto y) {
+          status = prepare_typed<X, W, typename decltype(y)::type>(context, at, shape);
+        });
       } else {
         status = prepare_typed<X, W, int32_t>(context, at, shape);
       }

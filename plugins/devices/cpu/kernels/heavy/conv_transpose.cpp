@@ -1,4 +1,5 @@
-// ConvTranspose: a product gives what each input pixel adds to the outputs it reaches; that is then summed in place.
+// ConvTranspose: a product gives what each input pixel adds to the outputs it reaches; that is then summed in
+// place.
 #include "../registry.hpp"
 #include "conv.hpp"
 #include "heavy.hpp"
@@ -20,7 +21,8 @@ Reached reached(const Window& w, int d, int64_t k) {
 template <class In>
 struct ConvTransposeKernel {
   using T = compute_t<In>;
-  ConvShape shape;  // `inputs` and `outputs` are those of the node: weights are (inputs, outputs / groups, ...)
+  ConvShape
+      shape;  // `inputs` and `outputs` are those of the node: weights are (inputs, outputs / groups, ...)
   int64_t chunk = 1, chunks = 1;  // output channels of one task
   Blocks blocks;
   std::shared_ptr<const Packed> weights;
@@ -35,7 +37,9 @@ struct ConvTransposeKernel {
     const int64_t rows = shape.group_outputs() * shape.window.volume();
     return {w + g * shape.group_inputs() * rows + c * chunk * shape.window.volume(), 1, rows};
   }
-  int64_t packed_chunk() const { return packed_rows_size<T>(chunk * shape.window.volume(), shape.group_inputs()); }
+  int64_t packed_chunk() const {
+    return packed_rows_size<T>(chunk * shape.window.volume(), shape.group_inputs());
+  }
 
   std::shared_ptr<Packed> pack(const In* w) const {
     auto packed = std::make_shared<PackedBytes>(uint64_t(packed_chunk() * chunks * shape.groups) * sizeof(T));
@@ -99,7 +103,8 @@ struct ConvTransposeKernel {
           for (int64_t id = d.first; id < d.last; ++id)
             for (int64_t ih = h.first; ih < h.last; ++ih) {
               const T* from = columns + (id * w.in[1] + ih) * w.in[2];
-              T* to = y + ((id * w.stride[0] + d.shift) * w.out[1] + ih * w.stride[1] + h.shift) * w.out[2] + k.shift;
+              T* to = y + ((id * w.stride[0] + d.shift) * w.out[1] + ih * w.stride[1] + h.shift) * w.out[2] +
+                      k.shift;
               if (w.stride[2] == 1)
                 for (int64_t i = k.first; i < k.last; ++i) to[i] += from[i];
               else
@@ -113,16 +118,19 @@ struct ConvTransposeKernel {
 Status read_output(const OpContext& context, Window& w) {
   const Attributes& attributes = context.attr();
   const size_t rank = w.rank;
-  BELAY_ASSIGN(const std::vector<int64_t> extra, spatial_list(context, attributes, "output_padding", rank, 0, 0));
+  BELAY_ASSIGN(const std::vector<int64_t> extra,
+               spatial_list(context, attributes, "output_padding", rank, 0, 0));
   std::vector<int64_t> wanted;
   if (const auto given = attributes.ints("output_shape"); given && !given->empty()) {
     wanted = *given;
     // Some exporters write the whole shape.
     if (wanted.size() == rank + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
     if (wanted.size() != rank)
-      return context.bad("attribute output_shape is " + text_of(*given) + ", want " + std::to_string(rank) + " values");
+      return context.bad("attribute output_shape is " + text_of(*given) + ", want " + std::to_string(rank) +
+                         " values");
     for (const int64_t size : wanted)
-      if (size < 0) return context.bad("attribute output_shape is " + text_of(*given) + ", want values of at least 0");
+      if (size < 0)
+        return context.bad("attribute output_shape is " + text_of(*given) + ", want values of at least 0");
   }
   const std::string_view auto_pad = attributes.string_or("auto_pad", "NOTSET");
   const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
@@ -137,8 +145,8 @@ Status read_output(const OpContext& context, Window& w) {
       w.out[d] = w.in[d] == 0 ? 0 : whole - w.begin[d] - w.end[d];
       if (w.out[d] < 0)
         return context.bad("the pads " + std::to_string(w.begin[d]) + " and " + std::to_string(w.end[d]) +
-                           " of spatial dim " + std::to_string(i) + " are larger than the " + std::to_string(whole) +
-                           " elements before padding");
+                           " of spatial dim " + std::to_string(i) + " are larger than the " +
+                           std::to_string(whole) + " elements before padding");
       continue;
     }
     w.out[d] = wanted.empty() ? w.in[d] * w.stride[d] : wanted[i];
@@ -156,7 +164,8 @@ void make_kernel(OpContext& context, const ConvShape& shape) {
   kernel.shape = shape;
   kernel.has_bias = context.has(2);
   const Window& w = shape.window;
-  // The columns of one task stay in the second-level cache, where they can; a task is at least one output channel.
+  // The columns of one task stay in the second-level cache, where they can; a task is at least one output
+  // channel.
   const int64_t column = w.volume() * w.pixels_in() * int64_t(sizeof(T));
   const double ns = double(shape.batch * shape.groups * shape.group_outputs()) * double(column) / sizeof(T) *
                     (double(shape.group_inputs()) / 40 + 0.5);
@@ -170,7 +179,8 @@ void make_kernel(OpContext& context, const ConvShape& shape) {
   if (form.a_packed) {
     const std::string name = "transposed rows of " + std::to_string(sizeof(T)) + " bytes, groups " +
                              std::to_string(shape.groups) + ", chunks of " + std::to_string(kernel.chunk);
-    kernel.weights = context.packed(1, name, [&] { return kernel.pack(static_cast<const In*>(context.constant(1))); });
+    kernel.weights =
+        context.packed(1, name, [&] { return kernel.pack(static_cast<const In*>(context.constant(1))); });
     context.input_unused(1);
   }
   const int64_t line = 64 / int64_t(sizeof(T));
@@ -191,12 +201,14 @@ Status prepare_conv_transpose(OpContext& context) {
   const std::span<const int64_t> kernel = std::span(w).subspan(2);
   if (const auto given = context.attr().ints("kernel_shape"))
     if (!given->empty() && !std::ranges::equal(*given, kernel))
-      return context.bad("attribute kernel_shape is " + text_of(*given) + ", but the weights have the shape " + text_of(w));
+      return context.bad("attribute kernel_shape is " + text_of(*given) +
+                         ", but the weights have the shape " + text_of(w));
   shape.groups = context.attr().int_or("group", 1);
   shape.batch = x[0];
   shape.inputs = x[1];
   if (shape.groups < 1 || shape.inputs % shape.groups || w[0] != shape.inputs)
-    return context.bad("the input has " + std::to_string(shape.inputs) + " channels, the weights the shape " + text_of(w) +
+    return context.bad("the input has " + std::to_string(shape.inputs) + " channels, the weights the shape " +
+                       text_of(w) +
                        ", which does not fit with attribute group = " + std::to_string(shape.groups));
   shape.outputs = w[1] * shape.groups;
   WindowRules rules;
@@ -205,13 +217,15 @@ Status prepare_conv_transpose(OpContext& context) {
   BELAY_TRY(read_output(context, shape.window));
   for (size_t i = 1; i < context.inputs(); ++i)
     if (context.has(i) && context.dtype(i) != context.dtype(0))
-      return context.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(context.dtype(i))) +
-                         ", input 0 of " + std::string(dtype_name(context.dtype(0))) + ", want one type");
+      return context.bad("input " + std::to_string(i) + " is of type " +
+                         std::string(dtype_name(context.dtype(i))) + ", input 0 of " +
+                         std::string(dtype_name(context.dtype(0))) + ", want one type");
   if (context.has(2) && context.dims(2) != Dims{shape.outputs})
     return context.bad("the bias has the shape " + text_of(context.dims(2)) + ", want [" +
                        std::to_string(shape.outputs) + "]");
   BELAY_TRY(context.output(0, context.dtype(0), shape.out_dims()));
-  dispatch<kFloats>(context.dtype(0), [&](auto tag) { make_kernel<typename decltype(tag)::type>(context, shape); });
+  dispatch<kFloats>(context.dtype(0),
+                    [&](auto tag) { make_kernel<typename decltype(tag)::type>(context, shape); });
   return {};
 }
 

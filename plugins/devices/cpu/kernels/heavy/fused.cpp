@@ -11,10 +11,17 @@ struct ActForm {
   Unary act;
 };
 constexpr ActForm kActs[] = {
-    {"Relu", Unary::kRelu},         {"LeakyRelu", Unary::kLeakyRelu}, {"Clip", Unary::kClip},
-    {"PRelu", Unary::kLeakyRelu},   {"Sigmoid", Unary::kSigmoid},     {"Tanh", Unary::kTanh},
-    {"HardSwish", Unary::kHardSwish}, {"HardSigmoid", Unary::kHardSigmoid}, {"Elu", Unary::kElu},
-    {"Softplus", Unary::kSoftplus}, {"Mish", Unary::kMish},
+    {"Relu", Unary::kRelu},
+    {"LeakyRelu", Unary::kLeakyRelu},
+    {"Clip", Unary::kClip},
+    {"PRelu", Unary::kLeakyRelu},
+    {"Sigmoid", Unary::kSigmoid},
+    {"Tanh", Unary::kTanh},
+    {"HardSwish", Unary::kHardSwish},
+    {"HardSigmoid", Unary::kHardSigmoid},
+    {"Elu", Unary::kElu},
+    {"Softplus", Unary::kSoftplus},
+    {"Mish", Unary::kMish},
 };
 const ActForm* find_act(std::string_view op) {
   for (const ActForm& form : kActs)
@@ -56,7 +63,8 @@ std::optional<float> Chain::scalar(uint32_t value) const {
   if (value == BELAY_NONE) return std::nullopt;
   const auto dims = shape(value);
   const void* bytes = context_->constant(value);
-  if (!bytes || !dims || product(*dims) != 1 || context_->view.dtype(value) != BELAY_DT_FLOAT32) return std::nullopt;
+  if (!bytes || !dims || product(*dims) != 1 || context_->view.dtype(value) != BELAY_DT_FLOAT32)
+    return std::nullopt;
   float out;
   std::memcpy(&out, bytes, sizeof out);
   return out;
@@ -77,7 +85,8 @@ bool Chain::gated() {
   if (gate == BELAY_NONE || gate == value_ || context_->uses[gate] != 1) return false;
   const uint32_t made = producer(gate, mul);
   if (made == BELAY_NONE || node(made).input(0) != value_ || !node(made).domain().empty()) return false;
-  if (node(made).op() != "Sigmoid" && !(node(made).op() == "HardSigmoid" && is_sixth(node(made)))) return false;
+  if (node(made).op() != "Sigmoid" && !(node(made).op() == "HardSigmoid" && is_sixth(node(made))))
+    return false;
   nodes_.push_back(made);
   take(mul);
   return true;
@@ -95,7 +104,8 @@ bool Chain::gelu() {
     const graph::NodeView at = node(n);
     if (!at.domain().empty() || std::ranges::find(at.inputs(), x) == at.inputs().end()) continue;
     const uint32_t other = other_input(at, x);
-    const float factor = other == BELAY_NONE ? 0.0f : scalar(other).value_or(0.0f);  // 0: no constant, or no use
+    const float factor =
+        other == BELAY_NONE ? 0.0f : scalar(other).value_or(0.0f);  // 0: no constant, or no use
     if (at.op() == "Div" && at.inputs()[0] == x && near(factor, 1.41421356f))
       inner = n;
     else if (at.op() == "Mul" && near(factor, 0.70710678f))
@@ -136,10 +146,12 @@ bool Chain::hard_swish_parts() {
   if (gate == BELAY_NONE || gate == value_ || context_->uses[gate] != 1) return false;
   const uint32_t clip = producer(gate, mul);
   if (clip == BELAY_NONE || node(clip).op() != "Clip" || !node(clip).domain().empty()) return false;
-  if (node(clip).inputs().size() != 3 || scalar(node(clip).input(1)) != 0.0f || scalar(node(clip).input(2)) != 6.0f)
+  if (node(clip).inputs().size() != 3 || scalar(node(clip).input(1)) != 0.0f ||
+      scalar(node(clip).input(2)) != 6.0f)
     return false;
   const uint32_t sum = node(clip).input(0), plus = producer(sum, clip);
-  if (plus == BELAY_NONE || context_->uses[sum] != 1 || node(plus).op() != "Add" || !node(plus).domain().empty())
+  if (plus == BELAY_NONE || context_->uses[sum] != 1 || node(plus).op() != "Add" ||
+      !node(plus).domain().empty())
     return false;
   const uint32_t three = other_input(node(plus), value_);
   if (three == BELAY_NONE || scalar(three) != 3.0f) return false;

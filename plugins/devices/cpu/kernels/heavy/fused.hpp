@@ -30,8 +30,8 @@ class Chain {
     take(next);
     return other;
   }
-  // An activation in one or several nodes. Of a Clip `min` and `max` are constants (or absent), of a PRelu `slope` is the
-  // operand. False: there is none, and nothing is taken.
+  // An activation in one or several nodes. Of a Clip `min` and `max` are constants (or absent), of a PRelu
+  // `slope` is the operand. False: there is none, and nothing is taken.
   bool activation(uint32_t& slope, uint32_t& min, uint32_t& max);
 
  private:
@@ -45,8 +45,8 @@ class Chain {
   // The only node that reads `value`, if it is an `op`; and the value of a constant with one element.
   uint32_t reader(uint32_t value, std::string_view op) const;
   std::optional<float> scalar(uint32_t value) const;
-  bool gated();    // x * f(x): two readers, which are both taken
-  bool gelu();     // by Erf
+  bool gated();  // x * f(x): two readers, which are both taken
+  bool gelu();   // by Erf
   bool hard_swish_parts();
   uint32_t producer(uint32_t value, uint32_t before) const;
 
@@ -55,7 +55,8 @@ class Chain {
   uint32_t value_;
 };
 
-// The activation that the nodes behind the root stand for, from their operators; `min` and `max` are those of a Clip.
+// The activation that the nodes behind the root stand for, from their operators; `min` and `max` are those of
+// a Clip.
 Post post_of(const graph::View& view, const std::vector<uint32_t>& nodes);
 
 }  // namespace belay::cpu

@@ -32,7 +32,8 @@ uint64_t product_cost(const graph::View& view, uint32_t out, uint32_t weights) {
   return 300 + uint64_t(terms * pixels / std::max(1.0, double((*w)[0])) / 40);
 }
 
-// Whether `value` holds one number for each channel of an output of rank `rank`: [C, 1, ...], with leading ones or none.
+// Whether `value` holds one number for each channel of an output of rank `rank`: [C, 1, ...], with leading
+// ones or none.
 bool by_channel(const Chain& chain, uint32_t value, int64_t channels, size_t rank) {
   const auto dims = chain.shape(value);
   if (!dims || dims->size() > rank || product(*dims) != channels) return false;
@@ -43,7 +44,9 @@ bool by_channel(const Chain& chain, uint32_t value, int64_t channels, size_t ran
 bool match_conv(const ClaimContext& context, uint32_t index, Match& out) {
   const graph::NodeView node = context.view.node(index);
   if (!node.domain().empty() || node.inputs().size() < 2 || node.outputs().size() != 1) return false;
-  if (context.view.dtype(node.input(0)) != BELAY_DT_FLOAT32 || context.view.dtype(node.input(1)) != BELAY_DT_FLOAT32) return false;
+  if (context.view.dtype(node.input(0)) != BELAY_DT_FLOAT32 ||
+      context.view.dtype(node.input(1)) != BELAY_DT_FLOAT32)
+    return false;
   Chain chain(context, index);
   const auto shape = chain.shape(chain.value()), weights = chain.shape(node.input(1));
   if (!shape || shape->size() < 3 || !weights) return false;
@@ -54,7 +57,8 @@ bool match_conv(const ClaimContext& context, uint32_t index, Match& out) {
     inputs[kBias] = chain.add([&](uint32_t other) {
       return chain.shape(other) != shape && by_channel(chain, other, channels, shape->size());
     });
-  inputs[kResidual] = chain.add([&](uint32_t other) { return other != chain.value() && chain.shape(other) == shape; });
+  inputs[kResidual] =
+      chain.add([&](uint32_t other) { return other != chain.value() && chain.shape(other) == shape; });
   // The nodes of an activation are looked at before they are taken: a PRelu may have slopes of another shape.
   Chain before = chain;
   if (chain.activation(inputs[kSlope], inputs[kMin], inputs[kMax]) && inputs[kSlope] != BELAY_NONE) {
@@ -96,7 +100,9 @@ Status prepare_fused_conv(PatternContext& pattern) {
 bool match_matmul(const ClaimContext& context, uint32_t index, Match& out) {
   const graph::NodeView node = context.view.node(index);
   if (!node.domain().empty() || node.inputs().size() != 2 || node.outputs().size() != 1) return false;
-  if (context.view.dtype(node.input(0)) != BELAY_DT_FLOAT32 || context.view.dtype(node.input(1)) != BELAY_DT_FLOAT32) return false;
+  if (context.view.dtype(node.input(0)) != BELAY_DT_FLOAT32 ||
+      context.view.dtype(node.input(1)) != BELAY_DT_FLOAT32)
+    return false;
   Chain chain(context, index);
   const auto shape = chain.shape(chain.value());
   const auto right = chain.shape(node.input(1));
@@ -110,7 +116,8 @@ bool match_matmul(const ClaimContext& context, uint32_t index, Match& out) {
     if (!dims || dims == shape || dims->size() > shape->size()) return false;
     return product(*dims) == 1 || (product(*dims) == shape->back() && dims->back() == shape->back());
   });
-  inputs[kResidual] = chain.add([&](uint32_t other) { return other != chain.value() && chain.shape(other) == shape; });
+  inputs[kResidual] =
+      chain.add([&](uint32_t other) { return other != chain.value() && chain.shape(other) == shape; });
   Chain before = chain;
   if (chain.activation(inputs[kSlope], inputs[kMin], inputs[kMax]) && inputs[kSlope] != BELAY_NONE) {
     inputs[kSlope] = BELAY_NONE;
@@ -140,7 +147,8 @@ bool match_gemm(const ClaimContext& context, uint32_t index, Match& out) {
   if (!chain.shape(chain.value())) return false;
   std::vector<uint32_t> inputs(kOperands, BELAY_NONE);
   for (size_t i = 0; i < std::min<size_t>(3, node.inputs().size()); ++i) inputs[i] = node.inputs()[i];
-  if (!chain.activation(inputs[kSlope], inputs[kMin], inputs[kMax]) || inputs[kSlope] != BELAY_NONE) return false;
+  if (!chain.activation(inputs[kSlope], inputs[kMin], inputs[kMax]) || inputs[kSlope] != BELAY_NONE)
+    return false;
   out.cost_ns = product_cost(context.view, chain.value(), node.input(1));
   return finish_match(chain, std::move(inputs), out);
 }
@@ -155,7 +163,8 @@ Status prepare_fused_gemm(PatternContext& pattern) {
 
 void add_fused_products(Registry& registry) {
   registry.add(PatternDef{"Conv with bias, residual or activation", "Conv", match_conv, prepare_fused_conv});
-  registry.add(PatternDef{"MatMul with bias, residual or activation", "MatMul", match_matmul, prepare_fused_matmul});
+  registry.add(
+      PatternDef{"MatMul with bias, residual or activation", "MatMul", match_matmul, prepare_fused_matmul});
   registry.add(PatternDef{"Gemm with activation", "Gemm", match_gemm, prepare_fused_gemm});
 }
 

@@ -55,9 +55,11 @@ Status prepare_global(OpContext& context) {
   Dims out = x;
   std::fill(out.begin() + 2, out.end(), 1);
   const int64_t pixels = product(x, 2, x.size());
-  if (pixels == 0) return context.bad("the input has the shape " + text_of(x) + ", which has nothing to pool");
+  if (pixels == 0)
+    return context.bad("the input has the shape " + text_of(x) + ", which has nothing to pool");
   const int64_t p = context.attr().int_or("p", int64_t(context.attr().float_or("p", 2)));
-  if (kWhat == Global::kLp && p < 1) return context.bad("attribute p is " + std::to_string(p) + ", want at least 1");
+  if (kWhat == Global::kLp && p < 1)
+    return context.bad("attribute p is " + std::to_string(p) + ", want at least 1");
   BELAY_TRY(context.output(0, context.dtype(0), out));
   context.cost_ns(double(context.count(0)) * 0.1);
   dispatch<kFloats>(context.dtype(0), [&](auto tag) {
@@ -69,7 +71,8 @@ Status prepare_global(OpContext& context) {
 }  // namespace
 
 void add_global_pool(Registry& registry) {
-  registry.add(OpDef{.op = "GlobalAveragePool", .prepare = prepare_global<Global::kAverage>, .types = {kFloats}});
+  registry.add(
+      OpDef{.op = "GlobalAveragePool", .prepare = prepare_global<Global::kAverage>, .types = {kFloats}});
   registry.add(OpDef{.op = "GlobalMaxPool", .prepare = prepare_global<Global::kMax>, .types = {kFloats}});
   registry.add(OpDef{.op = "GlobalLpPool", .prepare = prepare_global<Global::kLp>, .types = {kFloats}});
 }

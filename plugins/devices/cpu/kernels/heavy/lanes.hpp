@@ -1,4 +1,5 @@
-// Work cut into tasks that threads take one after the other, each thread with memory of its own in the workspace.
+// Work cut into tasks that threads take one after the other, each thread with memory of its own in the
+// workspace.
 #pragma once
 
 #include "../run.hpp"
@@ -14,8 +15,9 @@ inline uint32_t worthwhile_threads(uint32_t threads, double ns) {
   return uint32_t(std::clamp<double>(ns / 8000.0, 1.0, std::max<uint32_t>(threads, 1)));
 }
 
-// Calls f(task, lane) for each task in [0, tasks) on `lanes` lanes at most. A lane is one thread from its first task to
-// its last, so what belongs to a lane needs no lock. Tasks are claimed one by one: late threads find fewer left.
+// Calls f(task, lane) for each task in [0, tasks) on `lanes` lanes at most. A lane is one thread from its
+// first task to its last, so what belongs to a lane needs no lock. Tasks are claimed one by one: late threads
+// find fewer left.
 template <class F>
 void run_lanes(const Run& run, int64_t tasks, uint32_t lanes, F&& f) {
   const int64_t most = std::min<int64_t>({int64_t(lanes), int64_t(run.threads()), tasks});

@@ -21,7 +21,8 @@ Moments normalize(const In* x, In* y, int64_t n, double epsilon, double scale, d
     loops.unary[size_t(Unary::kAffine)](x, y, n, 1.0f, -mean);
     // What rounding left of the mean.
     const float rest = loops.fold[size_t(Fold::kSum)](y, n) / float(n);
-    const float variance = std::max(0.0f, loops.fold[size_t(Fold::kSumSquare)](y, n) / float(n) - rest * rest);
+    const float variance =
+        std::max(0.0f, loops.fold[size_t(Fold::kSumSquare)](y, n) / float(n) - rest * rest);
     const float inverse = 1.0f / std::sqrt(variance + float(epsilon));
     const float factor = inverse * float(scale);
     loops.unary[size_t(Unary::kAffine)](y, y, n, factor, float(shift) - rest * factor);
@@ -52,7 +53,8 @@ struct InstanceNormKernel {
       for (int64_t i = begin; i < end; ++i) {
         const size_t c = size_t(i % channels);
         normalize<In>(run.in<In>(0) + i * pixels, run.out<In>(0) + i * pixels, pixels, epsilon,
-                      double(Compute<In>::load(run.in<In>(1)[c])), double(Compute<In>::load(run.in<In>(2)[c])));
+                      double(Compute<In>::load(run.in<In>(1)[c])),
+                      double(Compute<In>::load(run.in<In>(2)[c])));
       }
     });
   }
@@ -61,8 +63,9 @@ struct InstanceNormKernel {
 Status same_types(OpContext& context) {
   for (size_t i = 1; i < context.inputs(); ++i)
     if (context.has(i) && context.dtype(i) != context.dtype(0))
-      return context.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(context.dtype(i))) +
-                         ", input 0 of " + std::string(dtype_name(context.dtype(0))) + ", want one type");
+      return context.bad("input " + std::to_string(i) + " is of type " +
+                         std::string(dtype_name(context.dtype(i))) + ", input 0 of " +
+                         std::string(dtype_name(context.dtype(0))) + ", want one type");
   return {};
 }
 
@@ -72,13 +75,13 @@ Status prepare_instance_norm(OpContext& context) {
   if (x.size() < 2) return context.bad("the input has the shape " + text_of(x) + ", want rank 2 at least");
   for (size_t i = 1; i < 3; ++i)
     if (context.dims(i) != Dims{x[1]})
-      return context.bad((i == 1 ? "scale has the shape " : "the bias has the shape ") + text_of(context.dims(i)) +
-                         ", want [" + std::to_string(x[1]) + "]");
+      return context.bad((i == 1 ? "scale has the shape " : "the bias has the shape ") +
+                         text_of(context.dims(i)) + ", want [" + std::to_string(x[1]) + "]");
   BELAY_TRY(context.output(0, context.dtype(0), x));
   context.cost_ns(double(context.count(0)) * 0.4);
   dispatch<kFloats>(context.dtype(0), [&](auto tag) {
-    context.kernel(InstanceNormKernel<typename decltype(tag)::type>{x[0] * x[1], x[1], product(x, 2, x.size()),
-                                                                    context.attr().float_or("epsilon", 1e-5f)});
+    context.kernel(InstanceNormKernel<typename decltype(tag)::type>{
+        x[0] * x[1], x[1], product(x, 2, x.size()), context.attr().float_or("epsilon", 1e-5f)});
   });
   return {};
 }
@@ -157,8 +160,9 @@ Status prepare_layer_norm(OpContext& context) {
     while (dims.size() > row.size() && dims[0] == 1) dims.erase(dims.begin());
     const Dims* const both[] = {&dims, &row};
     if (dims.size() > row.size() || broadcast(both) != row)
-      return context.bad((i == 1 ? "scale has the shape " : "the bias has the shape ") + text_of(context.dims(i)) +
-                         ", which does not broadcast to the normalised dims " + text_of(row));
+      return context.bad((i == 1 ? "scale has the shape " : "the bias has the shape ") +
+                         text_of(context.dims(i)) + ", which does not broadcast to the normalised dims " +
+                         text_of(row));
     if (product(dims) == product(row)) continue;
     const Dims strides = broadcast_strides(dims, row);
     for (int64_t j = 0; j < product(row); ++j) {
@@ -243,8 +247,8 @@ void add_layer_norm(Registry& registry) {
                      .max_inputs = 3,
                      .max_outputs = 3,
                      .in_place = InPlace::kFirst});
-  registry.add(
-      OpDef{.op = "LpNormalization", .prepare = prepare_lp_norm, .types = {kFloats}, .in_place = InPlace::kFirst});
+  registry.add(OpDef{
+      .op = "LpNormalization", .prepare = prepare_lp_norm, .types = {kFloats}, .in_place = InPlace::kFirst});
 }
 
 }  // namespace belay::cpu

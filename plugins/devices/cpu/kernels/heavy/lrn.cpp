@@ -35,7 +35,8 @@ struct LrnKernel {
       if constexpr (std::is_same_v<In, float>) {
         const Simd& loops = simd();
         float sums[256] = {};
-        for (int64_t k = low; k <= high; ++k) loops.fold_into[size_t(Fold::kSumSquare)](sums, x + k * pixels, width);
+        for (int64_t k = low; k <= high; ++k)
+          loops.fold_into[size_t(Fold::kSumSquare)](sums, x + k * pixels, width);
         loops.unary[size_t(Unary::kAffine)](sums, sums, width, float(alpha / double(size)), float(bias));
         loops.unary[size_t(Unary::kLog)](sums, sums, width, 0, 0);
         loops.unary[size_t(Unary::kAffine)](sums, sums, width, float(-beta), 0);
@@ -49,7 +50,8 @@ struct LrnKernel {
             sum += value * value;
           }
           const double value = double(Compute<In>::load(from[i]));
-          to[i] = Compute<In>::store(compute_t<In>(value / std::pow(bias + alpha / double(size) * sum, beta)));
+          to[i] =
+              Compute<In>::store(compute_t<In>(value / std::pow(bias + alpha / double(size) * sum, beta)));
         }
       }
     }

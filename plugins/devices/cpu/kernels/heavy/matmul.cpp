@@ -17,8 +17,8 @@ int64_t matrix_at(const Dims& batch, const Dims& strides, int64_t index) {
 Status read_matmul(const OpContext& context, size_t a, size_t b, MatMulShape& shape) {
   Dims a_dims = context.dims(a), b_dims = context.dims(b);
   const auto misfit = [&](std::string_view why) {
-    return context.bad("the operands have the shapes " + text_of(context.dims(a)) + " and " + text_of(context.dims(b)) +
-                       ": " + std::string(why));
+    return context.bad("the operands have the shapes " + text_of(context.dims(a)) + " and " +
+                       text_of(context.dims(b)) + ": " + std::string(why));
   };
   if (a_dims.empty() || b_dims.empty()) return misfit("want rank 1 at least");
   const bool row = a_dims.size() == 1, column = b_dims.size() == 1;
@@ -56,8 +56,8 @@ namespace {
 // The type in which products of In are summed.
 template <class In>
 struct SumOf {
-  using type = std::conditional_t<std::is_integral_v<In>, std::conditional_t<(sizeof(In) > 4), uint64_t, uint32_t>,
-                                  compute_t<In>>;
+  using type = std::conditional_t<std::is_integral_v<In>,
+                                  std::conditional_t<(sizeof(In) > 4), uint64_t, uint32_t>, compute_t<In>>;
 };
 template <class In>
 using sum_t = typename SumOf<In>::type;
@@ -73,8 +73,8 @@ In narrow(T x) {
 template <class In, class T>
 std::shared_ptr<const Packed> pack_right(OpContext& context, size_t b, int64_t matrices, int64_t k, int64_t n,
                                          bool transposed) {
-  const std::string form = "columns of " + std::to_string(sizeof(T)) + " bytes, " + std::to_string(k) + " x " +
-                           std::to_string(n) + (transposed ? ", transposed" : "");
+  const std::string form = "columns of " + std::to_string(sizeof(T)) + " bytes, " + std::to_string(k) +
+                           " x " + std::to_string(n) + (transposed ? ", transposed" : "");
   return context.packed(b, form, [&]() -> std::shared_ptr<Packed> {
     const int64_t each = packed_columns_size<T>(n, k);
     auto packed = std::make_shared<PackedBytes>(uint64_t(each * matrices) * sizeof(T));
@@ -102,7 +102,8 @@ struct MatMulKernel {
     const In* bias;
     Post post;
   };
-  static void finish(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0, int64_t nc) {
+  static void finish(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0,
+                     int64_t nc) {
     const Finish& f = *static_cast<const Finish*>(context);
     if constexpr (std::is_same_v<In, T>) {
       if constexpr (std::is_same_v<In, float>)
@@ -125,7 +126,8 @@ struct MatMulKernel {
     const int64_t each = blocks.tasks();
     run_lanes(run, shape.products() * each, blocks.lanes, [&](int64_t task, int64_t lane) {
       const int64_t index = task / each;
-      const int64_t a_at = matrix_at(shape.batch, shape.a_batch, index), b_at = matrix_at(shape.batch, shape.b_batch, index);
+      const int64_t a_at = matrix_at(shape.batch, shape.a_batch, index),
+                    b_at = matrix_at(shape.batch, shape.b_batch, index);
       State state;
       state.a = {run.in<In>(0) + a_at * shape.m * shape.k, shape.k, 1};
       state.finish = {run.out<In>(0) + index * shape.m * shape.n, shape.n, nullptr, fusion.post};
@@ -203,8 +205,8 @@ Status prepare_gemm_node(OpContext& context) { return prepare_gemm(context, cont
 }  // namespace
 
 inline constexpr TypeMask kProductTypes =
-    kFloats | types_of(BELAY_DT_INT8, BELAY_DT_UINT8, BELAY_DT_INT16, BELAY_DT_UINT16, BELAY_DT_INT32, BELAY_DT_UINT32,
-                       BELAY_DT_INT64, BELAY_DT_UINT64);
+    kFloats | types_of(BELAY_DT_INT8, BELAY_DT_UINT8, BELAY_DT_INT16, BELAY_DT_UINT16, BELAY_DT_INT32,
+                       BELAY_DT_UINT32, BELAY_DT_INT64, BELAY_DT_UINT64);
 
 Status prepare_matmul(OpContext& context, const MatMulFusion& fusion) {
   MatMulShape shape;
@@ -240,7 +242,8 @@ struct GemmKernel {
     const In* c;
     In* y;
   };
-  static void finish(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0, int64_t nc) {
+  static void finish(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0,
+                     int64_t nc) {
     const Finish& f = *static_cast<const Finish*>(context);
     const GemmKernel& g = *f.kernel;
     for (int64_t i = 0; i < mc; ++i) {
@@ -323,9 +326,9 @@ Status prepare_gemm_typed(OpContext& context, const Attributes& attributes, cons
   kernel.k = a[kernel.a_transposed ? 0 : 1];
   kernel.n = b[kernel.b_transposed ? 0 : 1];
   if (b[kernel.b_transposed ? 1 : 0] != kernel.k)
-    return context.bad("the operands have the shapes " + text_of(a) + " (transA = " +
-                       std::to_string(kernel.a_transposed) + ") and " + text_of(b) + " (transB = " +
-                       std::to_string(kernel.b_transposed) + "), which do not fit together");
+    return context.bad("the operands have the shapes " + text_of(a) +
+                       " (transA = " + std::to_string(kernel.a_transposed) + ") and " + text_of(b) +
+                       " (transB = " + std::to_string(kernel.b_transposed) + "), which do not fit together");
   const Dims out{kernel.m, kernel.n};
   kernel.has_c = context.has(2) && kernel.beta != 0;
   if (context.has(2)) {
@@ -338,11 +341,13 @@ Status prepare_gemm_typed(OpContext& context, const Attributes& attributes, cons
     kernel.c_col = strides[1];
   }
   BELAY_TRY(context.output(0, context.dtype(0), out));
-  kernel.by_end = kernel.alpha == 1 && (!kernel.has_c || (kernel.beta == 1 && (kernel.c_row == 0) != (kernel.c_col == 0)) ||
-                                        (kernel.beta == 1 && kernel.c_row == kernel.n && kernel.c_col == 1));
+  kernel.by_end = kernel.alpha == 1 &&
+                  (!kernel.has_c || (kernel.beta == 1 && (kernel.c_row == 0) != (kernel.c_col == 0)) ||
+                   (kernel.beta == 1 && kernel.c_row == kernel.n && kernel.c_col == 1));
   ProductForm form;
   form.b_packed = context.constant(1) != nullptr;
-  form.b_direct = !form.b_packed && !kernel.b_transposed && std::is_same_v<In, T> && kernel.m <= 2 * tile_kernel<T>().rows;
+  form.b_direct = !form.b_packed && !kernel.b_transposed && std::is_same_v<In, T> &&
+                  kernel.m <= 2 * tile_kernel<T>().rows;
   form.c_scratch = !std::is_same_v<In, T>;
   kernel.direct = form.b_direct;
   kernel.blocks = plan_blocks<T>(kernel.m, kernel.n, kernel.k, 1, context.threads(), form);
@@ -361,11 +366,13 @@ Status prepare_gemm_typed(OpContext& context, const Attributes& attributes, cons
 Status prepare_gemm(OpContext& context, const Attributes& attributes, const Post& post) {
   for (size_t i = 0; i < 2; ++i)
     if (context.rank(i) != 2)
-      return context.bad("input " + std::to_string(i) + " has the shape " + text_of(context.dims(i)) + ", want rank 2");
+      return context.bad("input " + std::to_string(i) + " has the shape " + text_of(context.dims(i)) +
+                         ", want rank 2");
   for (size_t i = 1; i < context.inputs(); ++i)
     if (context.has(i) && context.dtype(i) != context.dtype(0))
-      return context.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(context.dtype(i))) +
-                         ", input 0 of " + std::string(dtype_name(context.dtype(0))) + ", want one type");
+      return context.bad("input " + std::to_string(i) + " is of type " +
+                         std::string(dtype_name(context.dtype(i))) + ", input 0 of " +
+                         std::string(dtype_name(context.dtype(0))) + ", want one type");
   Status status;
   dispatch<kProductTypes>(context.dtype(0), [&](auto tag) {
     status = prepare_gemm_typed<typename decltype(tag)::type>(context, attributes, post);

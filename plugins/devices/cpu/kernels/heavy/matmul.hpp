@@ -10,11 +10,11 @@ namespace belay::cpu {
 // Shapes of a batched product with the rules of numpy's matmul.
 struct MatMulShape {
   int64_t m = 0, n = 0, k = 0;
-  Dims batch;                 // of the output
-  Dims a_batch, b_batch;      // strides over `batch`, in matrices
-  Dims out;                   // shape of the output
+  Dims batch;             // of the output
+  Dims a_batch, b_batch;  // strides over `batch`, in matrices
+  Dims out;               // shape of the output
   int64_t products() const { return product(batch); }
-  int64_t b_matrices = 1;     // different matrices B
+  int64_t b_matrices = 1;  // different matrices B
 };
 Status read_matmul(const OpContext& context, size_t a, size_t b, MatMulShape& shape);
 // Number of the matrix of A (or B) that belongs to product `index`.

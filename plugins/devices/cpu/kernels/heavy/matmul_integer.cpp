@@ -31,7 +31,12 @@ struct QuantMatMulKernel {
   bool has_y_zero = false;
 
   MatrixView<B> right_view(const B* b, const B* zero, int64_t matrix) const {
-    return {b + matrix * shape.k * shape.n, shape.n, 1, zero ? zero + matrix * b_zero.matrix : nullptr, 0, b_zero.line};
+    return {b + matrix * shape.k * shape.n,
+            shape.n,
+            1,
+            zero ? zero + matrix * b_zero.matrix : nullptr,
+            0,
+            b_zero.line};
   }
 
   struct Finish {
@@ -42,7 +47,8 @@ struct QuantMatMulKernel {
     float y_scale;
     int32_t zero;
   };
-  static void finish(const void* context, uint32_t* block, int64_t step, int64_t m0, int64_t mc, int64_t n0, int64_t nc) {
+  static void finish(const void* context, uint32_t* block, int64_t step, int64_t m0, int64_t mc, int64_t n0,
+                     int64_t nc) {
     const Finish& f = *static_cast<const Finish*>(context);
     if constexpr (!std::is_same_v<Y, int32_t>)
       for (int64_t i = 0; i < mc; ++i)
@@ -58,8 +64,9 @@ struct QuantMatMulKernel {
     const B* b_zeros = b_zero.present ? run.in<B>(size_t(at.b_zero)) : nullptr;
     run_lanes(run, shape.products() * each, blocks.lanes, [&](int64_t task, int64_t lane) {
       const int64_t index = task / each;
-      const int64_t a_at = matrix_at(shape.batch, shape.a_batch, index), b_at = matrix_at(shape.batch, shape.b_batch, index);
-      const MatrixView<A> a{run.in<A>(size_t(at.a)) + a_at * shape.m * shape.k, shape.k, 1,
+      const int64_t a_at = matrix_at(shape.batch, shape.a_batch, index),
+                    b_at = matrix_at(shape.batch, shape.b_batch, index);
+      const MatrixView<A> a{run.in<A>(size_t(at.a)) + a_at * shape.m * shape.k, shape.k,     1,
                             a_zeros ? a_zeros + a_at * a_zero.matrix : nullptr, a_zero.line, 0};
       MatrixView<B> b;
       Product<uint32_t> p;
@@ -80,20 +87,27 @@ struct QuantMatMulKernel {
         p.c = reinterpret_cast<uint32_t*>(y);
         p.c_step = shape.n;
       } else {
-        last = {y, shape.n, run.in<float>(size_t(at.a_scale)) + a_at * a_scale.matrix,
-                run.in<float>(size_t(at.b_scale)) + b_at * b_scale.matrix, a_scale.line, b_scale.line,
-                *run.in<float>(size_t(at.y_scale)), has_y_zero ? int32_t(*run.in<Y>(size_t(at.y_zero))) : 0};
+        last = {y,
+                shape.n,
+                run.in<float>(size_t(at.a_scale)) + a_at * a_scale.matrix,
+                run.in<float>(size_t(at.b_scale)) + b_at * b_scale.matrix,
+                a_scale.line,
+                b_scale.line,
+                *run.in<float>(size_t(at.y_scale)),
+                has_y_zero ? int32_t(*run.in<Y>(size_t(at.y_zero))) : 0};
         p.finish = finish;
         p.finish_context = &last;
       }
-      run_block<uint32_t>(p, blocks, task % each, lane_scratch<uint32_t>(blocks, run.workspace<void>(), lane));
+      run_block<uint32_t>(p, blocks, task % each,
+                          lane_scratch<uint32_t>(blocks, run.workspace<void>(), lane));
     });
   }
 };
 
-// One value; or one for each of `lines` rows (columns), for all matrices or for each: [lines], [..., lines, 1] for
-// rows, [..., 1, lines] for columns.
-Result<Spread> spread(const OpContext& context, int i, std::string_view name, const Dims& operand, bool rows) {
+// One value; or one for each of `lines` rows (columns), for all matrices or for each: [lines], [..., lines,
+// 1] for rows, [..., 1, lines] for columns.
+Result<Spread> spread(const OpContext& context, int i, std::string_view name, const Dims& operand,
+                      bool rows) {
   Spread out;
   if (i < 0 || !context.has(size_t(i))) return out;
   out.present = true;
@@ -127,7 +141,8 @@ Status prepare_typed(OpContext& context, const Places& at, MatMulShape shape) {
       return context.bad("input " + std::to_string(i) + " has the shape " + text_of(context.dims(size_t(i))) +
                          ", want one value");
   kernel.has_y_zero = at.y_zero >= 0 && context.has(size_t(at.y_zero));
-  // Rows of all batches are one matrix where that leaves no row with a value of another; else undo the joining.
+  // Rows of all batches are one matrix where that leaves no row with a value of another; else undo the
+  // joining.
   if (shape.batch.empty() && a.size() > 2 && (kernel.a_zero.line || kernel.a_scale.line)) {
     const Dims batch(a.begin(), a.end() - 2);
     shape.m = a[a.size() - 2];
@@ -150,9 +165,9 @@ Status prepare_typed(OpContext& context, const Places& at, MatMulShape shape) {
       const int64_t each = packed_columns_size<uint32_t>(shape.n, shape.k);
       auto packed = std::make_shared<PackedBytes>(uint64_t(each * shape.b_matrices) * sizeof(uint32_t));
       for (int64_t i = 0; i < shape.b_matrices; ++i)
-        pack_columns<B, uint32_t>(
-            kernel.right_view(static_cast<const B*>(context.constant(size_t(at.b))), static_cast<const B*>(b_zero), i),
-            shape.k, shape.n, static_cast<uint32_t*>(packed->data) + i * each);
+        pack_columns<B, uint32_t>(kernel.right_view(static_cast<const B*>(context.constant(size_t(at.b))),
+                                                    static_cast<const B*>(b_zero), i),
+                                  shape.k, shape.n, static_cast<uint32_t*>(packed->data) + i * each);
       return packed;
     });
     context.input_unused(size_t(at.b));
@@ -165,8 +180,8 @@ Status prepare_typed(OpContext& context, const Places& at, MatMulShape shape) {
 
 Status expect(const OpContext& context, int i, uint32_t dtype, std::string_view name) {
   if (i < 0 || !context.has(size_t(i)) || context.dtype(size_t(i)) == dtype) return {};
-  return context.bad(std::string(name) + " is of type " + std::string(dtype_name(context.dtype(size_t(i)))) + ", want " +
-                     std::string(dtype_name(dtype)));
+  return context.bad(std::string(name) + " is of type " + std::string(dtype_name(context.dtype(size_t(i)))) +
+                     ", want " + std::string(dtype_name(dtype)));
 }
 
 template <bool kLinear>
@@ -179,16 +194,20 @@ Status prepare_quantized(OpContext& context) {
   uint32_t out = BELAY_DT_INT32;
   if (kLinear) {
     out = context.dtype(size_t(at.y_zero));
-    for (const int i : {at.a_scale, at.b_scale, at.y_scale}) BELAY_TRY(expect(context, i, BELAY_DT_FLOAT32, "a scale"));
+    for (const int i : {at.a_scale, at.b_scale, at.y_scale})
+      BELAY_TRY(expect(context, i, BELAY_DT_FLOAT32, "a scale"));
   }
   BELAY_TRY(context.output(0, out, shape.out));
-  Status status = context.bad("the output's zero point is of type " + std::string(dtype_name(out)) + ", want int8 or uint8");
+  Status status = context.bad("the output's zero point is of type " + std::string(dtype_name(out)) +
+                              ", want int8 or uint8");
   dispatch<kBytes>(context.dtype(size_t(at.a)), [&](auto a) {
     dispatch<kBytes>(context.dtype(size_t(at.b)), [&](auto b) {
       using A = typename decltype(a)::type;
       using B = typename decltype(b)::type;
       if constexpr (kLinear)
-        dispatch<kBytes>(out, [&](auto y) { status = prepare_typed<A, B, typename decltype(y)::type>(context, at, shape); });
+        dispatch<kBytes>(out, [&](auto y) {
+          status = prepare_typed<A, B, typename decltype(y)::type>(context, at, shape);
+        });
       else
         status = prepare_typed<A, B, int32_t>(context, at, shape);
     });

@@ -1,5 +1,5 @@
-// The innermost loops of the heavy operators, compiled for three levels of the instruction set and chosen once, by what
-// this CPU has.
+// The innermost loops of the heavy operators, compiled for three levels of the instruction set and chosen
+// once, by what this CPU has.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@ namespace belay::cpu {
 // What happens to a tile of a product after its last term.
 template <class T>
 struct TileEnd {
-  bool add = false;            // the product is added to what C holds
-  const T* row_bias = nullptr; // [row], added
-  const T* col_bias = nullptr; // [column], added
-  const T* residual = nullptr; // [row * residual_step + column], added
+  bool add = false;             // the product is added to what C holds
+  const T* row_bias = nullptr;  // [row], added
+  const T* col_bias = nullptr;  // [column], added
+  const T* residual = nullptr;  // [row * residual_step + column], added
   int64_t residual_step = 0;
-  bool clamp = false;          // to [low, high]; NaN stays
+  bool clamp = false;  // to [low, high]; NaN stays
   T low{}, high{};
 };
 
-// C[m x n] = A B, where A is packed as [k][rows] (the packing is `rows` wide even where m is less) and row p of B begins
-// at b + p * b_step. m <= rows, n <= columns. Of each row of B, n rounded up to `lanes` elements are read; of C exactly n
-// are written. Pointers in `end` are those of the tile's first row and column.
+// C[m x n] = A B, where A is packed as [k][rows] (the packing is `rows` wide even where m is less) and row p
+// of B begins at b + p * b_step. m <= rows, n <= columns. Of each row of B, n rounded up to `lanes` elements
+// are read; of C exactly n are written. Pointers in `end` are those of the tile's first row and column.
 template <class T>
 struct TileKernel {
   int64_t rows = 0, lanes = 0, columns = 0;
@@ -35,9 +35,15 @@ struct Micro {
   TileKernel<uint32_t> u32;  // integers wrap around, so one kernel serves both signs
   TileKernel<uint64_t> u64;
 
-  // A row of a convolution of one channel: y[i] = start + sum over t of w[t] * x[offsets[t] + i * step], i in [0, n).
-  void (*taps)(float* y, int64_t n, int64_t step, const float* x, const int64_t* offsets, const float* w, int64_t taps,
+  // Sums of a convolution of one channel: y[i] = start + sum over t of w[t] * x[offsets[t] + i], i in [0, n).
+  // n is a multiple of 16.
+  void (*taps)(float* y, int64_t n, const float* x, const int64_t* offsets, const float* w, int64_t taps,
                float start);
+  // to[i] = x[i * step].
+  void (*copy_row)(float* to, const float* x, int64_t n, int64_t step);
+  // pack_patches() of patches.inc, for float.
+  void (*pack_patches)(const void* source, int64_t k0, int64_t kc, int64_t n0, int64_t nc, float* to,
+                       int64_t step);
   // y[i] = max(y[i], x[i * step]); NaN wins.
   void (*max_row)(float* y, const float* x, int64_t n, int64_t step);
   // y[i] += x[i * step].

@@ -1,4 +1,5 @@
 // The loops for CPUs with AVX2 and FMA. Headers come before the target is set, as in simd/avx2.cpp.
+#include "conv.hpp"
 #include "micro.hpp"
 
 #if defined(__x86_64__)

@@ -1,4 +1,6 @@
-// The loops for CPUs with AVX-512 F, BW, DQ and VL. Headers come before the target is set, as in simd/avx2.cpp.
+// The loops for CPUs with AVX-512 F, BW, DQ and VL. Headers come before the target is set, as in
+// simd/avx2.cpp.
+#include "conv.hpp"
 #include "micro.hpp"
 
 #if defined(__x86_64__)

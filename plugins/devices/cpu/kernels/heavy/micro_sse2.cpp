@@ -1,4 +1,5 @@
 // The loops for every CPU.
+#include "conv.hpp"
 #include "micro.hpp"
 
 #define BELAY_LANES 16

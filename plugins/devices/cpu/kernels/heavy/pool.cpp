@@ -13,8 +13,8 @@ namespace {
 
 constexpr TypeMask kMaxTypes = kFloats | kI8 | kU8;
 
-// Output places [first, last) of dim d whose window sees the input through position k of the kernel; `shift` is what to
-// add to the place times the stride to get the input's place.
+// Output places [first, last) of dim d whose window sees the input through position k of the kernel; `shift`
+// is what to add to the place times the stride to get the input's place.
 struct Seen {
   int64_t first, last, shift;
 };
@@ -25,7 +25,8 @@ Seen seen(const Window& w, int d, int64_t k) {
   return {std::min(first, w.out[d]), std::min(std::max(first, last), w.out[d]), shift};
 }
 
-// Calls f(kernel position along the width, row of the input) for all rows that the windows of one output row see.
+// Calls f(kernel position along the width, row of the input) for all rows that the windows of one output row
+// see.
 template <class F>
 void each_row(const Window& w, int64_t od, int64_t oh, F&& f) {
   for (int64_t kd = 0; kd < w.kernel[0]; ++kd) {
@@ -111,7 +112,8 @@ struct MaxPoolIndexKernel {
                   best = row + iw;
               }
             });
-            // A window that lies in the padding altogether has no maximum: the lowest value, at the first place.
+            // A window that lies in the padding altogether has no maximum: the lowest value, at the first
+            // place.
             if (y) y[at] = best >= 0 ? x[best] : Compute<In>::store(lowest());
             places[at] = plane * w.pixels_in() + (best >= 0 ? place(best) : 0);
           }
@@ -178,7 +180,8 @@ struct AveragePoolKernel {
                 if constexpr (std::is_same_v<In, float>) {
                   micro().add_row(sums + first - part, from, last - first, w.stride[2]);
                 } else {
-                  for (int64_t i = first; i < last; ++i, from += w.stride[2]) sums[i - part] += Compute<In>::load(*from);
+                  for (int64_t i = first; i < last; ++i, from += w.stride[2])
+                    sums[i - part] += Compute<In>::load(*from);
                 }
               }
             });

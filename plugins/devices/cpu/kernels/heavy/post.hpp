@@ -21,6 +21,10 @@ struct Post {
     end.low = act == Unary::kRelu ? 0.0f : a;
     end.high = act == Unary::kRelu ? std::numeric_limits<float>::infinity() : b;
   }
+  // Values of one row from x to y.
+  void apply_to(const float* x, float* y, int64_t n, int64_t row) const {
+    simd().unary[size_t(act)](x, y, n, slopes ? slopes[row] : a, b);
+  }
   // Values of one row in place.
   void apply(float* y, int64_t n, int64_t row) const {
     if (none()) return;

@@ -2,8 +2,8 @@
 
 namespace belay::cpu {
 
-Blocks plan_blocks(int64_t rows, int64_t lanes, int64_t columns, int64_t element_bytes, int64_t m, int64_t n, int64_t k,
-                   int64_t products, uint32_t threads, const ProductForm& form) {
+Blocks plan_blocks(int64_t rows, int64_t lanes, int64_t columns, int64_t element_bytes, int64_t m, int64_t n,
+                   int64_t k, int64_t products, uint32_t threads, const ProductForm& form) {
   Blocks best;
   // A panel of B (kc x columns) and one of A fill three quarters of a first-level cache of 32 KiB.
   const int64_t most_k = std::max<int64_t>(16, 24 * 1024 / (element_bytes * (columns + rows)));
@@ -27,8 +27,10 @@ Blocks plan_blocks(int64_t rows, int64_t lanes, int64_t columns, int64_t element
   for (int64_t mb = first_m; mb <= first_m + more; ++mb)
     for (int64_t nb = first_n; nb <= first_n + more; ++nb) {
       const int64_t mc = round_up(ceil_div(std::max<int64_t>(m, 1), mb), rows);
-      const int64_t nc = round_up(ceil_div(std::max<int64_t>(n, 1), nb), form.b_packed || n > columns ? columns : lanes);
-      const int64_t m_blocks = ceil_div(std::max<int64_t>(m, 1), mc), n_blocks = ceil_div(std::max<int64_t>(n, 1), nc);
+      const int64_t nc =
+          round_up(ceil_div(std::max<int64_t>(n, 1), nb), form.b_packed || n > columns ? columns : lanes);
+      const int64_t m_blocks = ceil_div(std::max<int64_t>(m, 1), mc),
+                    n_blocks = ceil_div(std::max<int64_t>(n, 1), nc);
       const double depth = double(std::max<int64_t>(k, 1));
       double cost = double(mc) * double(nc) / double(lanes) * depth + 500;
       if (!form.a_packed) cost += double(mc) * depth * 0.5;

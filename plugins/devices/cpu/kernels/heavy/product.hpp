@@ -1,6 +1,7 @@
-// Matrix products: C[m x n] = A[m x k] B[k x n], cut into blocks that stay in the caches and into tasks for threads.
-// Operands come packed (constants, once) or are packed block by block by a function, which may convert types, subtract
-// zero points or gather a convolution's pixels. A finished block may be taken through a function too.
+// Matrix products: C[m x n] = A[m x k] B[k x n], cut into blocks that stay in the caches and into tasks for
+// threads. Operands come packed (constants, once) or are packed block by block by a function, which may
+// convert types, subtract zero points or gather a convolution's pixels. A finished block may be taken through
+// a function too.
 #pragma once
 
 #include "../simd/simd.hpp"
@@ -21,31 +22,34 @@ struct Product {
   void (*pack_a)(const void* a, int64_t m0, int64_t mc, int64_t k0, int64_t kc, T* to) = nullptr;
   const void* a = nullptr;
 
-  // B: packed as pack_columns() does for the whole matrix; or read as it is, rows `b_step` apart; or packed by
-  // pack_b(b, k0, kc, n0, nc, to, step): to[p * step + j] = B[k0 + p, n0 + j], what is beyond nc up to a vector is
-  // of no importance but must be readable. pack_b is also needed where B is read as it is: for its right edge.
+  // B: packed as pack_columns() does for the whole matrix; or read as it is, rows `b_step` apart; or packed
+  // by pack_b(b, k0, kc, n0, nc, to, step): to[p * step + j] = B[k0 + p, n0 + j], what is beyond nc up to a
+  // vector is of no importance but must be readable. pack_b is also needed where B is read as it is: for its
+  // right edge.
   const T* b_packed = nullptr;
   const T* b_direct = nullptr;
   int64_t b_step = 0;
-  void (*pack_b)(const void* b, int64_t k0, int64_t kc, int64_t n0, int64_t nc, T* to, int64_t step) = nullptr;
+  void (*pack_b)(const void* b, int64_t k0, int64_t kc, int64_t n0, int64_t nc, T* to,
+                 int64_t step) = nullptr;
   const void* b = nullptr;
 
-  // C: written with `end` (whose pointers are those of row 0, column 0), then seen by finish, if there is one:
-  // finish(context, block, step, m0, mc, n0, nc), block[i * step + j] = C[m0 + i, n0 + j]. With c null the block is in
-  // scratch memory and finish has to take it from there.
-  // A residual may lie in the memory of C, at the same places: the product is then added to it block by block.
+  // C: written with `end` (whose pointers are those of row 0, column 0), then seen by finish, if there is
+  // one: finish(context, block, step, m0, mc, n0, nc), block[i * step + j] = C[m0 + i, n0 + j]. With c null
+  // the block is in scratch memory and finish has to take it from there. A residual may lie in the memory of
+  // C, at the same places: the product is then added to it block by block.
   T* c = nullptr;
   int64_t c_step = 0;
   TileEnd<T> end;
-  void (*finish)(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0, int64_t nc) = nullptr;
+  void (*finish)(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0,
+                 int64_t nc) = nullptr;
   const void* finish_context = nullptr;
 };
 
 // How products of one size are cut.
 struct Blocks {
-  int64_t mc = 0, nc = 0, kc = 0;        // of a block
-  int64_t m_blocks = 1, n_blocks = 1;    // tasks of one product
-  int64_t b_step = 0;                    // of a packed block of B
+  int64_t mc = 0, nc = 0, kc = 0;                       // of a block
+  int64_t m_blocks = 1, n_blocks = 1;                   // tasks of one product
+  int64_t b_step = 0;                                   // of a packed block of B
   int64_t a_scratch = 0, b_scratch = 0, c_scratch = 0;  // elements that a lane needs
   uint32_t lanes = 1;
   int64_t tasks() const { return m_blocks * n_blocks; }
@@ -58,10 +62,11 @@ struct ProductForm {
 };
 
 // `rows`, `lanes`, `columns`, `element_bytes` are those of the tile kernel.
-Blocks plan_blocks(int64_t rows, int64_t lanes, int64_t columns, int64_t element_bytes, int64_t m, int64_t n, int64_t k,
-                   int64_t products, uint32_t threads, const ProductForm& form);
+Blocks plan_blocks(int64_t rows, int64_t lanes, int64_t columns, int64_t element_bytes, int64_t m, int64_t n,
+                   int64_t k, int64_t products, uint32_t threads, const ProductForm& form);
 template <class T>
-Blocks plan_blocks(int64_t m, int64_t n, int64_t k, int64_t products, uint32_t threads, const ProductForm& form) {
+Blocks plan_blocks(int64_t m, int64_t n, int64_t k, int64_t products, uint32_t threads,
+                   const ProductForm& form) {
   const TileKernel<T>& kernel = tile_kernel<T>();
   return plan_blocks(kernel.rows, kernel.lanes, kernel.columns, sizeof(T), m, n, k, products, threads, form);
 }
@@ -72,7 +77,8 @@ uint64_t product_workspace(const Blocks& blocks) {
 }
 template <class T>
 T* lane_scratch(const Blocks& blocks, void* workspace, int64_t lane) {
-  return reinterpret_cast<T*>(static_cast<char*>(workspace) + round_up(blocks.scratch() * int64_t(sizeof(T)), 64) * lane);
+  return reinterpret_cast<T*>(static_cast<char*>(workspace) +
+                              round_up(blocks.scratch() * int64_t(sizeof(T)), 64) * lane);
 }
 
 // One task of a product; `scratch` is the lane's.
@@ -94,8 +100,13 @@ void run_block(const Product<T>& p, const Blocks& blocks, int64_t task, T* scrat
     if (!p.a_packed) p.pack_a(p.a, m0, mc, k0, kc, a_block);
     if (!p.b_packed && !p.b_direct) p.pack_b(p.b, k0, kc, n0, nc, b_block, blocks.b_step);
     const bool last = k0 + kc >= p.k;
-    for (int64_t j = 0; j < nc; j += kernel.columns) {
-      const int64_t width = std::min(kernel.columns, nc - j);
+    for (int64_t j = 0, width; j < nc; j += width) {
+      width = std::min(kernel.columns, nc - j);
+      // A tile of one vector is bound by its loads: where one would be left over, two of two vectors are
+      // cheaper.
+      if (!p.b_packed && nc - j > kernel.columns && nc - j <= kernel.columns + kernel.lanes &&
+          kernel.columns > 2 * kernel.lanes)
+        width = 2 * kernel.lanes;
       const T* b;
       int64_t b_step;
       if (p.b_packed) {
@@ -114,7 +125,8 @@ void run_block(const Product<T>& p, const Blocks& blocks, int64_t task, T* scrat
       }
       for (int64_t i = 0; i < mc; i += kernel.rows) {
         const int64_t height = std::min(kernel.rows, mc - i);
-        const T* a = p.a_packed ? p.a_packed + ((m0 + i) / kernel.rows * p.k + k0) * kernel.rows : a_block + i * kc;
+        const T* a =
+            p.a_packed ? p.a_packed + ((m0 + i) / kernel.rows * p.k + k0) * kernel.rows : a_block + i * kc;
         TileEnd<T> end;
         end.add = k0 > 0 || onto;
         if (last) {
@@ -146,9 +158,9 @@ void run_products(const Run& run, const Blocks& blocks, int64_t products, void* 
 template <class In>
 struct MatrixView {
   const In* data = nullptr;
-  int64_t row = 0, col = 0;             // strides in elements
-  const In* zero = nullptr;             // zero points; null: none
-  int64_t zero_row = 0, zero_col = 0;   // strides of the zero points: 0 or 1
+  int64_t row = 0, col = 0;            // strides in elements
+  const In* zero = nullptr;            // zero points; null: none
+  int64_t zero_row = 0, zero_col = 0;  // strides of the zero points: 0 or 1
 };
 
 template <class In, class T>

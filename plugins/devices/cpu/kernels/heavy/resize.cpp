@@ -1,5 +1,5 @@
-// Resize (from version 10 on) and Upsample: axis by axis. Axes that do not change cost nothing; each plane behind the
-// first axis that does is worked on by itself, so a large batch needs no large scratch.
+// Resize (from version 10 on) and Upsample: axis by axis. Axes that do not change cost nothing; each plane
+// behind the first axis that does is worked on by itself, so a large batch needs no large scratch.
 #include "../registry.hpp"
 #include "heavy.hpp"
 #include "resize_axis.hpp"
@@ -62,16 +62,21 @@ struct NearestKernel {
 // Weighted sums, in float (double for double).
 template <class In>
 struct WeightedKernel {
-  using T = std::conditional_t<std::is_same_v<In, double> || (std::is_integral_v<In> && sizeof(In) > 2), double, float>;
+  using T = std::conditional_t<std::is_same_v<In, double> || (std::is_integral_v<In> && sizeof(In) > 2),
+                               double, float>;
   Plan plan;
 
   static In narrow(T x) {
-    if constexpr (std::is_same_v<In, bool>) return x != 0;
+    if constexpr (std::is_same_v<In, bool>)
+      return x != 0;
     else if constexpr (std::is_integral_v<In>) {
       // Towards zero, as a cast; cubic weights may leave the type's range, so the ends are kept.
-      constexpr double kLow = double(std::numeric_limits<In>::min()), kHigh = double(std::numeric_limits<In>::max());
+      constexpr double kLow = double(std::numeric_limits<In>::min()),
+                       kHigh = double(std::numeric_limits<In>::max());
       const double wide = double(x);
-      return wide <= kLow ? std::numeric_limits<In>::min() : wide >= kHigh ? std::numeric_limits<In>::max() : In(wide);
+      return wide <= kLow    ? std::numeric_limits<In>::min()
+             : wide >= kHigh ? std::numeric_limits<In>::max()
+                             : In(wide);
     } else {
       return Compute<In>::store(compute_t<In>(x));
     }
@@ -181,10 +186,11 @@ constexpr std::pair<std::string_view, Coordinates> kCoordinates[] = {
     {"asymmetric", Coordinates::kAsymmetric},
     {"tf_half_pixel_for_nn", Coordinates::kTfHalfPixelForNn},
     {"tf_crop_and_resize", Coordinates::kTfCropAndResize}};
-constexpr std::pair<std::string_view, Rounding> kRoundings[] = {{"round_prefer_floor", Rounding::kPreferFloor},
-                                                                {"round_prefer_ceil", Rounding::kPreferCeil},
-                                                                {"floor", Rounding::kFloor},
-                                                                {"ceil", Rounding::kCeil}};
+constexpr std::pair<std::string_view, Rounding> kRoundings[] = {
+    {"round_prefer_floor", Rounding::kPreferFloor},
+    {"round_prefer_ceil", Rounding::kPreferCeil},
+    {"floor", Rounding::kFloor},
+    {"ceil", Rounding::kCeil}};
 
 // What the inputs and attributes say of each dim.
 struct Request {
@@ -200,10 +206,12 @@ Status read_rules(const OpContext& context, bool first_form, Request& request) {
   if (first_form) {  // Upsample and Resize 10
     rules.coordinates = Coordinates::kAsymmetric;
     rules.rounding = Rounding::kByScale;
-    if (rules.sampling == Sampling::kCubic) return context.bad("attribute mode is 'cubic', want nearest or linear");
+    if (rules.sampling == Sampling::kCubic)
+      return context.bad("attribute mode is 'cubic', want nearest or linear");
     return {};
   }
-  BELAY_TRY(read_choice(context, "coordinate_transformation_mode", "half_pixel", kCoordinates, rules.coordinates));
+  BELAY_TRY(
+      read_choice(context, "coordinate_transformation_mode", "half_pixel", kCoordinates, rules.coordinates));
   BELAY_TRY(read_choice(context, "nearest_mode", "round_prefer_floor", kRoundings, rules.rounding));
   rules.cubic_a = context.attr().float_or("cubic_coeff_a", -0.75f);
   rules.exclude_outside = context.attr().int_or("exclude_outside", 0) != 0;
@@ -233,7 +241,8 @@ Status read_sizes(const OpContext& context, size_t roi, size_t scales, size_t si
   const bool by_sizes = sizes != 0 && context.has(sizes) && context.count(sizes) > 0;
   const bool by_scales = context.has(scales) && context.count(scales) > 0;
   if (by_sizes == by_scales)
-    return context.bad(by_sizes ? "it has both scales and sizes, want one of them" : "it has neither scales nor sizes");
+    return context.bad(by_sizes ? "it has both scales and sizes, want one of them"
+                                : "it has neither scales nor sizes");
   const size_t source = by_sizes ? sizes : scales;
   if (context.count(source) != int64_t(axes.size()))
     return context.bad("input " + std::to_string(source) + " has " + std::to_string(context.count(source)) +
@@ -241,7 +250,8 @@ Status read_sizes(const OpContext& context, size_t roi, size_t scales, size_t si
   if (by_sizes) {
     BELAY_ASSIGN(std::vector<int64_t> wanted, context.ints(sizes));
     for (const int64_t size : wanted)
-      if (size < 0 || size > INT32_MAX) return context.bad("sizes is " + text_of(wanted) + ", want values from 0 to 2^31 - 1");
+      if (size < 0 || size > INT32_MAX)
+        return context.bad("sizes is " + text_of(wanted) + ", want values from 0 to 2^31 - 1");
     const std::string_view policy =
         context.version() >= 18 ? context.attr().string_or("keep_aspect_ratio_policy", "stretch") : "stretch";
     double one = 0;
@@ -280,8 +290,8 @@ Status read_sizes(const OpContext& context, size_t roi, size_t scales, size_t si
 
   if (request.rules.coordinates == Coordinates::kTfCropAndResize) {
     if (roi == 0 || !context.has(roi) || context.count(roi) != 2 * int64_t(axes.size()))
-      return context.bad("roi has " + std::to_string(roi && context.has(roi) ? context.count(roi) : 0) + " values, want " +
-                         std::to_string(2 * axes.size()) + " for tf_crop_and_resize");
+      return context.bad("roi has " + std::to_string(roi && context.has(roi) ? context.count(roi) : 0) +
+                         " values, want " + std::to_string(2 * axes.size()) + " for tf_crop_and_resize");
     BELAY_ASSIGN(const std::vector<double> region, context.numbers(roi));
     for (size_t i = 0; i < axes.size(); ++i) {
       request.roi_begin[axes[i]] = region[i];
@@ -343,8 +353,8 @@ Status prepare_upsample(OpContext& context) {
     // Up to version 8 scales were an attribute.
     const auto scales = context.attr().floats("scales");
     if (!scales || scales->size() != context.rank(0))
-      return context.bad("attribute scales has " + std::to_string(scales ? scales->size() : 0) + " values, want " +
-                         std::to_string(context.rank(0)));
+      return context.bad("attribute scales has " + std::to_string(scales ? scales->size() : 0) +
+                         " values, want " + std::to_string(context.rank(0)));
     request.out = context.dims(0);
     request.roi_begin.assign(scales->size(), 0);
     request.roi_end.assign(scales->size(), 1);

@@ -7,20 +7,26 @@ namespace belay::cpu {
 namespace {
 
 // The place in the input that output place x stands for.
-double original(const ResizeRules& rules, double x, int64_t in, int64_t out, double scale, double begin, double end) {
+double original(const ResizeRules& rules, double x, int64_t in, int64_t out, double scale, double begin,
+                double end) {
   const double length = double(in);
   // With scales the resized length is what they say, rounded or not.
   const double resized = scale * length;
   switch (rules.coordinates) {
-    case Coordinates::kHalfPixel: return (x + 0.5) / scale - 0.5;
+    case Coordinates::kHalfPixel:
+      return (x + 0.5) / scale - 0.5;
     case Coordinates::kHalfPixelSymmetric: {
       const double adjustment = double(out) / resized, center = length / 2;
       return center * (1 - adjustment) + (x + 0.5) / scale - 0.5;
     }
-    case Coordinates::kPytorchHalfPixel: return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
-    case Coordinates::kAlignCorners: return out == 1 || resized == 1 ? 0 : x * (length - 1) / (resized - 1);
-    case Coordinates::kAsymmetric: return x / scale;
-    case Coordinates::kTfHalfPixelForNn: return (x + 0.5) / scale;
+    case Coordinates::kPytorchHalfPixel:
+      return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
+    case Coordinates::kAlignCorners:
+      return out == 1 || resized == 1 ? 0 : x * (length - 1) / (resized - 1);
+    case Coordinates::kAsymmetric:
+      return x / scale;
+    case Coordinates::kTfHalfPixelForNn:
+      return (x + 0.5) / scale;
     case Coordinates::kTfCropAndResize:
       return out > 1 ? begin * (length - 1) + x * (end - begin) * (length - 1) / double(out - 1)
                      : 0.5 * (begin + end) * (length - 1);
@@ -30,16 +36,22 @@ double original(const ResizeRules& rules, double x, int64_t in, int64_t out, dou
 
 double rounded(Rounding rounding, double x, double scale) {
   switch (rounding) {
-    case Rounding::kPreferFloor: return std::ceil(x - 0.5);
-    case Rounding::kPreferCeil: return std::floor(x + 0.5);
-    case Rounding::kFloor: return std::floor(x);
-    case Rounding::kCeil: return std::ceil(x);
-    case Rounding::kByScale: return scale < 1 ? std::ceil(x) : std::floor(x);
+    case Rounding::kPreferFloor:
+      return std::ceil(x - 0.5);
+    case Rounding::kPreferCeil:
+      return std::floor(x + 0.5);
+    case Rounding::kFloor:
+      return std::floor(x);
+    case Rounding::kCeil:
+      return std::ceil(x);
+    case Rounding::kByScale:
+      return scale < 1 ? std::ceil(x) : std::floor(x);
   }
   return x;
 }
 
-// Weight of a neighbour at distance d (in pixels of the input, or of the output where antialiasing widens the filter).
+// Weight of a neighbour at distance d (in pixels of the input, or of the output where antialiasing widens the
+// filter).
 double weight_of(const ResizeRules& rules, double d) {
   d = std::fabs(d);
   if (rules.sampling == Sampling::kLinear) return d < 1 ? 1 - d : 0;
@@ -51,7 +63,8 @@ double weight_of(const ResizeRules& rules, double d) {
 
 }  // namespace
 
-ResizeAxis make_axis(const ResizeRules& rules, int64_t in, int64_t out, double scale, double begin, double end) {
+ResizeAxis make_axis(const ResizeRules& rules, int64_t in, int64_t out, double scale, double begin,
+                     double end) {
   ResizeAxis axis;
   axis.in = in;
   axis.out = out;
@@ -89,7 +102,8 @@ ResizeAxis make_axis(const ResizeRules& rules, int64_t in, int64_t out, double s
       axis.places.push_back(inside(place));
     }
     const bool renormalise = rules.exclude_outside || stretch > 1;
-    for (const double weight : weights) axis.weights.push_back(float(renormalise && sum != 0 ? weight / sum : weight));
+    for (const double weight : weights)
+      axis.weights.push_back(float(renormalise && sum != 0 ? weight / sum : weight));
   }
 
   axis.changes = in != out || std::ranges::count(axis.outside, 1) != 0;

@@ -1,5 +1,5 @@
-// RNN, GRU and LSTM. The input's products are made for all steps at once; what remains step by step is the product with
-// the hidden state.
+// RNN, GRU and LSTM. The input's products are made for all steps at once; what remains step by step is the
+// product with the hidden state.
 #include "rnn_cell.hpp"
 
 #include "../registry.hpp"
@@ -12,7 +12,8 @@ namespace belay::cpu {
 
 const ActivationForm* find_activation(std::string_view name) {
   for (const ActivationForm& form : kActivationForms)
-    if (std::ranges::equal(form.name, name, [](char a, char b) { return a == char(std::tolower(uint8_t(b))); }))
+    if (std::ranges::equal(form.name, name,
+                           [](char a, char b) { return a == char(std::tolower(uint8_t(b))); }))
       return &form;
   return nullptr;
 }
@@ -28,7 +29,9 @@ struct Shape {
   int64_t width() const { return gates * hidden; }
   // Row of X, and of the gates, that belongs to a step of a sequence.
   int64_t row(int64_t t, int64_t b) const { return batch_first ? b * steps + t : t * batch + b; }
-  int64_t state(int64_t d, int64_t b) const { return (batch_first ? b * directions + d : d * batch + b) * hidden; }
+  int64_t state(int64_t d, int64_t b) const {
+    return (batch_first ? b * directions + d : d * batch + b) * hidden;
+  }
   int64_t y(int64_t t, int64_t d, int64_t b) const {
     return (batch_first ? (b * steps + t) * directions + d : (t * directions + d) * batch + b) * hidden;
   }
@@ -57,7 +60,8 @@ struct RecurrentKernel {
            (split_candidate() ? packed_columns_size<T>(shape.hidden, shape.hidden) : 0);
   }
   void pack_w(const In* from, int64_t d, T* to) const {
-    pack_columns<In, T>({from + d * shape.width() * shape.input, 1, shape.input}, shape.input, shape.width(), to);
+    pack_columns<In, T>({from + d * shape.width() * shape.input, 1, shape.input}, shape.input, shape.width(),
+                        to);
   }
   void pack_r(const In* from, int64_t d, T* to) const {
     const In* first = from + d * shape.width() * shape.hidden;
@@ -88,8 +92,9 @@ struct RecurrentKernel {
     at.peepholes = take(3 * shape.hidden);
     at.w = take(w ? 0 : w_size());
     at.r = take(r ? 0 : r_size());
-    const uint64_t scratch = std::max({product_workspace<T>(input_blocks), product_workspace<T>(hidden_blocks),
-                                       product_workspace<T>(candidate_blocks)});
+    const uint64_t scratch =
+        std::max({product_workspace<T>(input_blocks), product_workspace<T>(hidden_blocks),
+                  product_workspace<T>(candidate_blocks)});
     at.scratch = take(int64_t(scratch / sizeof(T)));
     at.total = end;
   }
@@ -123,14 +128,15 @@ struct RecurrentKernel {
       pack_r(run.in<In>(kR), d, space + at.r);
       r_packed = space + at.r;
     }
-    // bias[0, width): added with the input; after it, for the h gate of a GRU that is reset after the product, what is
-    // added to the hidden product.
+    // bias[0, width): added with the input; after it, for the h gate of a GRU that is reset after the
+    // product, what is added to the hidden product.
     T* const bias = space + at.bias;
     std::fill(bias, bias + 2 * s.width(), T(0));
     if (has_bias) {
       const In* from = run.in<In>(kB) + d * 2 * s.width();
       for (int64_t i = 0; i < s.width(); ++i) {
-        const T of_input = T(Compute<In>::load(from[i])), of_hidden = T(Compute<In>::load(from[s.width() + i]));
+        const T of_input = T(Compute<In>::load(from[i])),
+                of_hidden = T(Compute<In>::load(from[s.width() + i]));
         const bool apart = cell.kind == CellKind::kGru && cell.linear_before_reset && i >= 2 * s.hidden;
         bias[i] = apart ? of_input : of_input + of_hidden;
         if (apart) bias[s.width() + i] = of_hidden;
@@ -146,15 +152,15 @@ struct RecurrentKernel {
     }
 
     const MatrixView<In> x{run.in<In>(kX), s.input, 1};
-    multiply(run, input_blocks, s.steps * s.batch, s.width(), s.input, pack_rows<In, T>, &x, w_packed, gates, s.width(),
-             bias, scratch);
+    multiply(run, input_blocks, s.steps * s.batch, s.width(), s.input, pack_rows<In, T>, &x, w_packed, gates,
+             s.width(), bias, scratch);
 
     const int32_t* lens = has_lens ? run.in<int32_t>(kLens) : nullptr;
     const MatrixView<T> state{h, s.hidden, 1}, reset{reset_h, s.hidden, 1};
     const T* const candidate_r = r_packed + packed_columns_size<T>(first_width(), s.hidden);
     for (int64_t step = 0; step < s.steps; ++step) {
-      multiply(run, hidden_blocks, s.batch, first_width(), s.hidden, pack_rows<T, T>, &state, r_packed, hidden_gates,
-               s.width(), static_cast<const T*>(nullptr), scratch);
+      multiply(run, hidden_blocks, s.batch, first_width(), s.hidden, pack_rows<T, T>, &state, r_packed,
+               hidden_gates, s.width(), static_cast<const T*>(nullptr), scratch);
       if (cell.kind == CellKind::kGru) {
         if (cell.linear_before_reset) {
           multiply(run, candidate_blocks, s.batch, s.hidden, s.hidden, pack_rows<T, T>, &state, candidate_r,
@@ -185,7 +191,8 @@ struct RecurrentKernel {
           if (cell.linear_before_reset) {
             for (int64_t i = 0; i < 2 * s.hidden; ++i) sums[i] += from[i];
             cell.gru_gates(sums);
-            for (int64_t i = 0; i < s.hidden; ++i) candidate[i] += sums[s.hidden + i] * from[2 * s.hidden + i];
+            for (int64_t i = 0; i < s.hidden; ++i)
+              candidate[i] += sums[s.hidden + i] * from[2 * s.hidden + i];
           } else {
             for (int64_t i = 0; i < s.hidden; ++i) candidate[i] += from[2 * s.hidden + i];
           }
@@ -244,7 +251,8 @@ Status read_shape(const OpContext& context, CellKind kind, Shape& shape) {
   if (x.size() != 3) return context.bad("X has the shape " + text_of(x) + ", want rank 3");
   shape.gates = gates_of(kind);
   const int64_t layout = context.attr().int_or("layout", 0);
-  if (layout != 0 && layout != 1) return context.bad("attribute layout is " + std::to_string(layout) + ", want 0 or 1");
+  if (layout != 0 && layout != 1)
+    return context.bad("attribute layout is " + std::to_string(layout) + ", want 0 or 1");
   shape.batch_first = layout == 1;
   shape.steps = x[layout == 1 ? 1 : 0];
   shape.batch = x[layout == 1 ? 0 : 1];
@@ -255,12 +263,14 @@ Status read_shape(const OpContext& context, CellKind kind, Shape& shape) {
   else if (direction == "reverse")
     shape.reverse[0] = true;
   else if (direction != "forward")
-    return context.bad("attribute direction is '" + std::string(direction) + "', want forward, reverse or bidirectional");
+    return context.bad("attribute direction is '" + std::string(direction) +
+                       "', want forward, reverse or bidirectional");
   if (r.size() != 3) return context.bad("R has the shape " + text_of(r) + ", want rank 3");
   shape.hidden = r[2];
   const int64_t hidden = context.attr().int_or("hidden_size", shape.hidden);
   if (hidden != shape.hidden)
-    return context.bad("attribute hidden_size is " + std::to_string(hidden) + ", but R has the shape " + text_of(r));
+    return context.bad("attribute hidden_size is " + std::to_string(hidden) + ", but R has the shape " +
+                       text_of(r));
   if (w != Dims{shape.directions, shape.width(), shape.input})
     return context.bad("W has the shape " + text_of(w) + ", want " +
                        text_of(Dims{shape.directions, shape.width(), shape.input}));
@@ -269,17 +279,24 @@ Status read_shape(const OpContext& context, CellKind kind, Shape& shape) {
                        text_of(Dims{shape.directions, shape.width(), shape.hidden}));
   const Dims state = shape.batch_first ? Dims{shape.batch, shape.directions, shape.hidden}
                                        : Dims{shape.directions, shape.batch, shape.hidden};
-  const Dims wanted[] = {x,     w,     r, {shape.directions, 2 * shape.width()}, {shape.batch}, state,
-                         state, {shape.directions, 3 * shape.hidden}};
-  static constexpr std::string_view kNames[] = {"X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"};
+  const Dims wanted[] = {x,
+                         w,
+                         r,
+                         {shape.directions, 2 * shape.width()},
+                         {shape.batch},
+                         state,
+                         state,
+                         {shape.directions, 3 * shape.hidden}};
+  static constexpr std::string_view kNames[] = {"X",         "W",         "R", "B", "sequence_lens",
+                                                "initial_h", "initial_c", "P"};
   for (size_t i = kB; i < context.inputs(); ++i) {
     if (!context.has(i)) continue;
     if (context.dims(i) != wanted[i])
       return context.bad(std::string(kNames[i]) + " has the shape " + text_of(context.dims(i)) + ", want " +
                          text_of(wanted[i]));
     if (i != kLens && context.dtype(i) != context.dtype(kX))
-      return context.bad(std::string(kNames[i]) + " is of type " + std::string(dtype_name(context.dtype(i))) + ", X of " +
-                         std::string(dtype_name(context.dtype(kX))) + ", want one type");
+      return context.bad(std::string(kNames[i]) + " is of type " + std::string(dtype_name(context.dtype(i))) +
+                         ", X of " + std::string(dtype_name(context.dtype(kX))) + ", want one type");
   }
   return {};
 }
@@ -303,7 +320,8 @@ Status read_cells(const OpContext& context, CellKind kind, const Shape& shape, C
   size_t alpha = 0, beta = 0;
   for (size_t i = 0; i < names.size(); ++i) {
     const ActivationForm* form = find_activation(names[i]);
-    if (!form) return context.bad("attribute activations has '" + names[i] + "', which is no known activation");
+    if (!form)
+      return context.bad("attribute activations has '" + names[i] + "', which is no known activation");
     // Values are consumed in order, by the functions that have a use for them.
     Activation activation{form->kind, form->alpha, form->beta};
     if (form->has_alpha && alpha < alphas.size()) activation.alpha = alphas[alpha++];
@@ -332,8 +350,9 @@ Status prepare_recurrent(OpContext& context) {
   const Dims state = shape.batch_first ? Dims{shape.batch, shape.directions, shape.hidden}
                                        : Dims{shape.directions, shape.batch, shape.hidden};
   BELAY_TRY(context.output(0, context.dtype(kX),
-                           shape.batch_first ? Dims{shape.batch, shape.steps, shape.directions, shape.hidden}
-                                             : Dims{shape.steps, shape.directions, shape.batch, shape.hidden}));
+                           shape.batch_first
+                               ? Dims{shape.batch, shape.steps, shape.directions, shape.hidden}
+                               : Dims{shape.steps, shape.directions, shape.batch, shape.hidden}));
   BELAY_TRY(context.output(1, context.dtype(kX), state));
   BELAY_TRY(context.output(2, context.dtype(kX), state));
   context.cost_ns(double(shape.directions * shape.steps * shape.batch) * double(shape.width()) *
@@ -355,7 +374,8 @@ Status prepare_recurrent(OpContext& context) {
       kernel.w = context.packed(kW, form, [&] {
         auto packed = std::make_shared<PackedBytes>(uint64_t(kernel.w_size() * shape.directions) * sizeof(T));
         for (int64_t d = 0; d < shape.directions; ++d)
-          kernel.pack_w(static_cast<const In*>(context.constant(kW)), d, static_cast<T*>(packed->data) + d * kernel.w_size());
+          kernel.pack_w(static_cast<const In*>(context.constant(kW)), d,
+                        static_cast<T*>(packed->data) + d * kernel.w_size());
         return packed;
       });
       context.input_unused(kW);
@@ -364,7 +384,8 @@ Status prepare_recurrent(OpContext& context) {
       kernel.r = context.packed(kR, form, [&] {
         auto packed = std::make_shared<PackedBytes>(uint64_t(kernel.r_size() * shape.directions) * sizeof(T));
         for (int64_t d = 0; d < shape.directions; ++d)
-          kernel.pack_r(static_cast<const In*>(context.constant(kR)), d, static_cast<T*>(packed->data) + d * kernel.r_size());
+          kernel.pack_r(static_cast<const In*>(context.constant(kR)), d,
+                        static_cast<T*>(packed->data) + d * kernel.r_size());
         return packed;
       });
       context.input_unused(kR);
@@ -380,7 +401,12 @@ Status prepare_recurrent(OpContext& context) {
 
 void add_rnn(Registry& registry) {
   const auto def = [](std::string_view op, PrepareFn prepare, uint8_t inputs, uint8_t outputs) {
-    OpDef out{.op = op, .prepare = prepare, .min_inputs = 3, .max_inputs = inputs, .max_outputs = outputs, .ns_per_byte = 2};
+    OpDef out{.op = op,
+              .prepare = prepare,
+              .min_inputs = 3,
+              .max_inputs = inputs,
+              .max_outputs = outputs,
+              .ns_per_byte = 2};
     for (size_t i = 0; i < 4; ++i) out.types[i] = kFloats;
     out.types[4] = kI32;
     out.types[5] = kFloats;

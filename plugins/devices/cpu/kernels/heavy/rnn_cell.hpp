@@ -12,7 +12,17 @@
 namespace belay::cpu {
 
 enum class Squash : uint8_t {
-  kRelu, kTanh, kSigmoid, kAffine, kLeakyRelu, kThresholdedRelu, kScaledTanh, kHardSigmoid, kElu, kSoftsign, kSoftplus
+  kRelu,
+  kTanh,
+  kSigmoid,
+  kAffine,
+  kLeakyRelu,
+  kThresholdedRelu,
+  kScaledTanh,
+  kHardSigmoid,
+  kElu,
+  kSoftsign,
+  kSoftplus
 };
 
 // An activation with its parameters.
@@ -24,17 +34,28 @@ struct Activation {
   T one(T x) const {
     const T a = T(alpha), b = T(beta);
     switch (kind) {
-      case Squash::kRelu: return x < 0 ? T(0) : x;
-      case Squash::kTanh: return std::tanh(x);
-      case Squash::kSigmoid: return T(1) / (T(1) + std::exp(-x));
-      case Squash::kAffine: return a * x + b;
-      case Squash::kLeakyRelu: return x < 0 ? a * x : x;
-      case Squash::kThresholdedRelu: return x >= a ? x : T(0);
-      case Squash::kScaledTanh: return a * std::tanh(b * x);
-      case Squash::kHardSigmoid: return std::fmin(std::fmax(a * x + b, T(0)), T(1));
-      case Squash::kElu: return x < 0 ? a * std::expm1(x) : x;
-      case Squash::kSoftsign: return x / (T(1) + std::fabs(x));
-      case Squash::kSoftplus: return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+      case Squash::kRelu:
+        return x < 0 ? T(0) : x;
+      case Squash::kTanh:
+        return std::tanh(x);
+      case Squash::kSigmoid:
+        return T(1) / (T(1) + std::exp(-x));
+      case Squash::kAffine:
+        return a * x + b;
+      case Squash::kLeakyRelu:
+        return x < 0 ? a * x : x;
+      case Squash::kThresholdedRelu:
+        return x >= a ? x : T(0);
+      case Squash::kScaledTanh:
+        return a * std::tanh(b * x);
+      case Squash::kHardSigmoid:
+        return std::fmin(std::fmax(a * x + b, T(0)), T(1));
+      case Squash::kElu:
+        return x < 0 ? a * std::expm1(x) : x;
+      case Squash::kSoftsign:
+        return x / (T(1) + std::fabs(x));
+      case Squash::kSoftplus:
+        return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
     }
     return x;
   }
@@ -44,11 +65,16 @@ struct Activation {
     if constexpr (std::is_same_v<T, float>) {
       const auto& unary = simd().unary;
       switch (kind) {
-        case Squash::kTanh: return unary[size_t(Unary::kTanh)](y, y, n, 0, 0);
-        case Squash::kSigmoid: return unary[size_t(Unary::kSigmoid)](y, y, n, 0, 0);
-        case Squash::kRelu: return unary[size_t(Unary::kRelu)](y, y, n, 0, 0);
-        case Squash::kHardSigmoid: return unary[size_t(Unary::kHardSigmoid)](y, y, n, alpha, beta);
-        default: break;
+        case Squash::kTanh:
+          return unary[size_t(Unary::kTanh)](y, y, n, 0, 0);
+        case Squash::kSigmoid:
+          return unary[size_t(Unary::kSigmoid)](y, y, n, 0, 0);
+        case Squash::kRelu:
+          return unary[size_t(Unary::kRelu)](y, y, n, 0, 0);
+        case Squash::kHardSigmoid:
+          return unary[size_t(Unary::kHardSigmoid)](y, y, n, alpha, beta);
+        default:
+          break;
       }
     }
     for (int64_t i = 0; i < n; ++i) y[i] = one(y[i]);
@@ -78,7 +104,9 @@ inline constexpr ActivationForm kActivationForms[] = {
 const ActivationForm* find_activation(std::string_view name);
 
 enum class CellKind : uint8_t { kRnn, kGru, kLstm };
-constexpr int64_t gates_of(CellKind kind) { return kind == CellKind::kRnn ? 1 : kind == CellKind::kGru ? 3 : 4; }
+constexpr int64_t gates_of(CellKind kind) {
+  return kind == CellKind::kRnn ? 1 : kind == CellKind::kGru ? 3 : 4;
+}
 
 // f, g, h of one direction and what changes the equations.
 struct Cell {
@@ -95,7 +123,8 @@ struct Cell {
     for (int64_t i = 0; i < n; ++i) y[i] = y[i] < -most ? -most : y[i] > most ? most : y[i];
   }
 
-  // `gates`: input and hidden products with biases, one after the other as the weights have them; h is replaced.
+  // `gates`: input and hidden products with biases, one after the other as the weights have them; h is
+  // replaced.
   template <class T>
   void rnn(T* gates, T* h_state) const {
     clamp(gates, hidden);

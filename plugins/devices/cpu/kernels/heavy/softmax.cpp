@@ -1,5 +1,5 @@
-// Softmax, LogSoftmax and Hardmax along an axis. Definitions before 13 flatten the dims from `axis` on into one; where
-// such a node comes as it is, its version tells.
+// Softmax, LogSoftmax and Hardmax along an axis. Definitions before 13 flatten the dims from `axis` on into
+// one; where such a node comes as it is, its version tells.
 #include "../registry.hpp"
 #include "../simd/simd.hpp"
 #include "heavy.hpp"
@@ -156,7 +156,8 @@ Status prepare_softmax(OpContext& context) {
 
 void add_softmax(Registry& registry) {
   const auto def = [](std::string_view op, PrepareFn prepare) {
-    return OpDef{.op = op, .prepare = prepare, .types = {kFloats}, .in_place = InPlace::kFirst, .ns_per_byte = 0.15};
+    return OpDef{
+        .op = op, .prepare = prepare, .types = {kFloats}, .in_place = InPlace::kFirst, .ns_per_byte = 0.15};
   };
   registry.add(def("Softmax", prepare_softmax<Kind::kSoftmax>));
   registry.add(def("LogSoftmax", prepare_softmax<Kind::kLogSoftmax>));

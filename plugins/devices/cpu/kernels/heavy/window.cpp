@@ -12,34 +12,38 @@ bool Window::pointwise() const {
   return true;
 }
 
-Result<std::vector<int64_t>> spatial_list(const OpContext& context, const Attributes& attributes, std::string_view name,
-                                          size_t rank, int64_t otherwise, int64_t least) {
+Result<std::vector<int64_t>> spatial_list(const OpContext& context, const Attributes& attributes,
+                                          std::string_view name, size_t rank, int64_t otherwise,
+                                          int64_t least) {
   const auto found = attributes.ints(name);
   if (!found || found->empty()) return std::vector<int64_t>(rank, otherwise);
   if (found->size() != rank)
-    return context.bad("attribute " + std::string(name) + " has " + std::to_string(found->size()) + " values, want " +
-                       std::to_string(rank));
+    return context.bad("attribute " + std::string(name) + " has " + std::to_string(found->size()) +
+                       " values, want " + std::to_string(rank));
   for (const int64_t value : *found)
     if (value < least || value > INT32_MAX)
-      return context.bad("attribute " + std::string(name) + " is " + text_of(*found) + ", want values of at least " +
-                         std::to_string(least) + " and below 2^31");
+      return context.bad("attribute " + std::string(name) + " is " + text_of(*found) +
+                         ", want values of at least " + std::to_string(least) + " and below 2^31");
   return *found;
 }
 
-Status read_window(const OpContext& context, const Attributes& attributes, const Dims& x, std::span<const int64_t> kernel,
-                   const WindowRules& rules, Window& window) {
+Status read_window(const OpContext& context, const Attributes& attributes, const Dims& x,
+                   std::span<const int64_t> kernel, const WindowRules& rules, Window& window) {
   const size_t rank = kernel.size();
   if (x.size() < 3 || x.size() != rank + 2)
-    return context.bad("the input has the shape " + text_of(x) + ", want batch, channels and " + std::to_string(rank) +
-                       " spatial dims");
+    return context.bad("the input has the shape " + text_of(x) + ", want batch, channels and " +
+                       std::to_string(rank) + " spatial dims");
   if (rank > 3)
-    return context.bad("it has " + std::to_string(rank) + " spatial dims, want 3 at most", Code::kUnimplemented);
+    return context.bad("it has " + std::to_string(rank) + " spatial dims, want 3 at most",
+                       Code::kUnimplemented);
   window.rank = rank;
   for (const int64_t size : kernel)
     if (size < 1 || size > INT32_MAX)
-      return context.bad("the kernel has the shape " + text_of(kernel) + ", want dims of at least 1 and below 2^31");
+      return context.bad("the kernel has the shape " + text_of(kernel) +
+                         ", want dims of at least 1 and below 2^31");
   BELAY_ASSIGN(const std::vector<int64_t> strides, spatial_list(context, attributes, "strides", rank, 1, 1));
-  BELAY_ASSIGN(const std::vector<int64_t> dilations, spatial_list(context, attributes, "dilations", rank, 1, 1));
+  BELAY_ASSIGN(const std::vector<int64_t> dilations,
+               spatial_list(context, attributes, "dilations", rank, 1, 1));
   BELAY_ASSIGN(const std::vector<int64_t> pads, spatial_list(context, attributes, "pads", rank * 2, 0, 0));
   const std::string_view auto_pad = attributes.string_or("auto_pad", "NOTSET");
   const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
@@ -77,7 +81,8 @@ Status read_window(const OpContext& context, const Attributes& attributes, const
                          std::to_string(window.begin[d]) + " and " + std::to_string(window.end[d]));
     window.out[d] = (rules.ceil_mode ? ceil_div(room, strides[i]) : room / strides[i]) + 1;
     // A window that would begin behind the input and its leading pad sees nothing: there is none.
-    if (rules.ceil_mode && (window.out[d] - 1) * strides[i] >= window.in[d] + window.begin[d]) --window.out[d];
+    if (rules.ceil_mode && (window.out[d] - 1) * strides[i] >= window.in[d] + window.begin[d])
+      --window.out[d];
   }
   return {};
 }

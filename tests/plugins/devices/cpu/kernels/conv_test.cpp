@@ -50,7 +50,8 @@ int64_t count_of(const std::vector<int64_t>& dims) { return Tensor{0, dims, {}}.
 
 Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor* bias) {
   const Geometry g = geometry(c);
-  const std::vector<double> xs = values_of(x), ws = values_of(w), bs = bias ? values_of(*bias) : std::vector<double>();
+  const std::vector<double> xs = values_of(x), ws = values_of(w),
+                            bs = bias ? values_of(*bias) : std::vector<double>();
   std::vector<int64_t> dims{c.x[0], c.w[0]};
   dims.insert(dims.end(), g.out.begin(), g.out.end());
   const std::vector<int64_t> kernel(c.w.begin() + 1, c.w.end());
@@ -96,12 +97,12 @@ const std::vector<Case>& cases() {
       {{2, 4, 7, 7}, {9, 4, 1, 1}},
       {{2, 4, 7, 8}, {9, 4, 1, 1}, {2, 2}},
       {{1, 6, 12, 13}, {8, 3, 3, 2}, {2, 1}, {1, 0, 2, 1}, {1, 2}, 2},
-      {{1, 20, 14, 14}, {70, 20, 3, 3}, {}, {1, 1, 1, 1}},          // several blocks of k, of rows and of columns
+      {{1, 20, 14, 14}, {70, 20, 3, 3}, {}, {1, 1, 1, 1}},  // several blocks of k, of rows and of columns
       {{1, 3, 40, 40}, {17, 3, 7, 7}, {2, 2}, {3, 3, 3, 3}},
-      {{3, 2, 17}, {4, 2, 5}, {3}, {2, 1}},                          // one spatial dim
+      {{3, 2, 17}, {4, 2, 5}, {3}, {2, 1}},  // one spatial dim
       {{2, 2, 5, 6, 7}, {3, 2, 3, 2, 3}, {2, 1, 2}, {1, 0, 1, 0, 1, 1}},
       {{1, 2, 4, 5, 6}, {4, 1, 2, 3, 2}, {}, {}, {2, 1, 1}, 2},
-      {{2, 8, 15, 13}, {8, 1, 3, 3}, {}, {1, 1, 1, 1}, {}, 8},       // each channel on its own
+      {{2, 8, 15, 13}, {8, 1, 3, 3}, {}, {1, 1, 1, 1}, {}, 8},  // each channel on its own
       {{1, 8, 15, 14}, {8, 1, 3, 3}, {2, 2}, {0, 0, 1, 1}, {}, 8},
       {{1, 5, 16, 9}, {15, 1, 5, 5}, {}, {2, 2, 2, 2}, {}, 5},
       {{1, 4, 9, 9}, {4, 1, 5, 5}, {2, 2}, {2, 2, 2, 2}, {}, 4},
@@ -112,11 +113,11 @@ const std::vector<Case>& cases() {
       {{1, 3, 10, 9}, {4, 3, 4, 2}, {1, 2}, {}, {}, 1, true, "SAME_LOWER"},
       {{1, 3, 10, 9}, {4, 3, 3, 3}, {2, 2}, {}, {2, 2}, 1, true, "SAME_UPPER"},
       {{1, 3, 10, 9}, {4, 3, 3, 3}, {}, {9, 9, 9, 9}, {}, 1, true, "VALID"},
-      {{1, 1, 3, 3}, {1, 1, 3, 3}, {}, {3, 3, 3, 3}},                // windows wholly in the padding
+      {{1, 1, 3, 3}, {1, 1, 3, 3}, {}, {3, 3, 3, 3}},  // windows wholly in the padding
       {{1, 2, 3, 3}, {2, 1, 3, 3}, {}, {4, 4, 4, 4}, {}, 2},
       {{1, 1, 1, 300}, {2, 1, 1, 1}},
-      {{0, 3, 5, 5}, {2, 3, 3, 3}},                                  // an empty batch
-      {{2, 3, 5, 5}, {0, 3, 3, 3}, {}, {}, {}, 1, false},            // no output channel
+      {{0, 3, 5, 5}, {2, 3, 3, 3}},                        // an empty batch
+      {{2, 3, 5, 5}, {0, 3, 3, 3}, {}, {}, {}, 1, false},  // no output channel
   };
   return all;
 }
@@ -138,13 +139,19 @@ TEST(ConvTest, FailuresNameTheAttributeOrShape) {
   const Tensor w = tensor_of(BELAY_DT_FLOAT32, {2, 4, 3, 3}, numbers(72, -1, 1));
   EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("group", 3)), HasSubstr("group = 3"));
   EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("group", 0)), HasSubstr("group = 0"));
-  EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("pads", std::vector<int64_t>{1, 1})), HasSubstr("pads has 2 values, want 4"));
-  EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("strides", std::vector<int64_t>{0, 1})), HasSubstr("strides is [0,1]"));
-  EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("dilations", std::vector<int64_t>{4, 4})), HasSubstr("reaches over 9"));
+  EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("pads", std::vector<int64_t>{1, 1})),
+              HasSubstr("pads has 2 values, want 4"));
+  EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("strides", std::vector<int64_t>{0, 1})),
+              HasSubstr("strides is [0,1]"));
+  EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("dilations", std::vector<int64_t>{4, 4})),
+              HasSubstr("reaches over 9"));
   EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("auto_pad", "SAME")), HasSubstr("auto_pad is 'SAME'"));
-  EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("kernel_shape", std::vector<int64_t>{3, 2})), HasSubstr("kernel_shape is [3,2]"));
-  EXPECT_THAT(failure(Node("Conv").in(x).in(w).in(floats({3}, {1, 2, 3}))), HasSubstr("the bias has the shape [3], want [2]"));
-  EXPECT_THAT(failure(Node("Conv").in(floats({4, 5}, std::vector<float>(20))).in(w)), HasSubstr("want equal ranks"));
+  EXPECT_THAT(failure(Node("Conv").in(x).in(w).attr("kernel_shape", std::vector<int64_t>{3, 2})),
+              HasSubstr("kernel_shape is [3,2]"));
+  EXPECT_THAT(failure(Node("Conv").in(x).in(w).in(floats({3}, {1, 2, 3}))),
+              HasSubstr("the bias has the shape [3], want [2]"));
+  EXPECT_THAT(failure(Node("Conv").in(floats({4, 5}, std::vector<float>(20))).in(w)),
+              HasSubstr("want equal ranks"));
 }
 
 }  // namespace

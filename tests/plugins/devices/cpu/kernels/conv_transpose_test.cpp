@@ -23,7 +23,9 @@ std::vector<int64_t> unravel(int64_t at, const std::vector<int64_t>& dims) {
 // Each output looks for the inputs and kernel positions that lead to it.
 Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const size_t rank = c.x.size() - 2;
-  const auto value = [](const std::vector<int64_t>& list, size_t i, int64_t otherwise) { return list.empty() ? otherwise : list[i]; };
+  const auto value = [](const std::vector<int64_t>& list, size_t i, int64_t otherwise) {
+    return list.empty() ? otherwise : list[i];
+  };
   std::vector<int64_t> out{c.x[0], c.w[1] * c.group}, begin;
   for (size_t i = 0; i < rank; ++i) {
     const int64_t stride = value(c.strides, i, 1), reach = (c.w[i + 2] - 1) * value(c.dilations, i, 1) + 1;
@@ -52,11 +54,13 @@ Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor& b
         int64_t from = o[0] * c.x[1] + ic;
         bool inside = true;
         for (size_t d = 0; d < rank; ++d) {
-          const int64_t place = o[d + 2] + begin[d] - kk[d] * value(c.dilations, d, 1), stride = value(c.strides, d, 1);
+          const int64_t place = o[d + 2] + begin[d] - kk[d] * value(c.dilations, d, 1),
+                        stride = value(c.strides, d, 1);
           inside = inside && place >= 0 && place % stride == 0 && place / stride < c.x[d + 2];
           from = from * c.x[d + 2] + place / stride;
         }
-        if (inside) sum += xs[size_t(from)] * ws[size_t((ic * c.w[1] + o[1] % c.w[1]) * count_of(kernel) + k)];
+        if (inside)
+          sum += xs[size_t(from)] * ws[size_t((ic * c.w[1] + o[1] % c.w[1]) * count_of(kernel) + k)];
       }
     y.push_back(sum);
   }
@@ -84,7 +88,8 @@ TEST(ConvTransposeTest, MatchesTheDefinitionInAllGeometriesAndTypes) {
   };
   for (const uint32_t dtype : {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16})
     for (const Case& c : cases) {
-      const Tensor x = tensor_of(dtype, c.x, numbers(count_of(c.x), -1, 1, 1)), w = tensor_of(dtype, c.w, numbers(count_of(c.w), -1, 1, 2));
+      const Tensor x = tensor_of(dtype, c.x, numbers(count_of(c.x), -1, 1, 1)),
+                   w = tensor_of(dtype, c.w, numbers(count_of(c.w), -1, 1, 2));
       const Tensor b = tensor_of(dtype, {c.w[1] * c.group}, numbers(c.w[1] * c.group, -1, 1, 3));
       Node node("ConvTranspose", 11);
       node.in(x).in(w).in(b).attr("group", c.group);
@@ -94,17 +99,27 @@ TEST(ConvTransposeTest, MatchesTheDefinitionInAllGeometriesAndTypes) {
       if (!c.extra.empty()) node.attr("output_padding", c.extra);
       if (!c.shape.empty()) node.attr("output_shape", c.shape);
       if (c.auto_pad) node.attr("auto_pad", c.auto_pad);
-      const double tol = dtype == BELAY_DT_FLOAT64 ? 1e-12 : dtype == BELAY_DT_FLOAT32 ? 1e-5 : dtype == BELAY_DT_FLOAT16 ? 1e-3 : 8e-3;
-      EXPECT_TRUE(close(result(node), expected(c, x, w, b), tol, tol)) << text_of(c.x) << " " << text_of(c.w) << " " << dtype_name(dtype);
+      const double tol = dtype == BELAY_DT_FLOAT64   ? 1e-12
+                         : dtype == BELAY_DT_FLOAT32 ? 1e-5
+                         : dtype == BELAY_DT_FLOAT16 ? 1e-3
+                                                     : 8e-3;
+      EXPECT_TRUE(close(result(node), expected(c, x, w, b), tol, tol))
+          << text_of(c.x) << " " << text_of(c.w) << " " << dtype_name(dtype);
     }
 }
 
 TEST(ConvTransposeTest, FailuresNameTheAttributeOrShape) {
-  const Tensor x = floats({1, 2, 3, 3}, std::vector<float>(18)), w = floats({2, 2, 3, 3}, std::vector<float>(36));
-  EXPECT_THAT(failure(Node("ConvTranspose", 11).in(x).in(w).attr("output_padding", std::vector<int64_t>{1, 1})), HasSubstr("output_padding is [1,1]"));
-  EXPECT_THAT(failure(Node("ConvTranspose", 11).in(x).in(w).attr("pads", std::vector<int64_t>{3, 3, 3, 3})), HasSubstr("larger than the 5"));
-  EXPECT_THAT(failure(Node("ConvTranspose", 11).in(x).in(w).attr("output_shape", std::vector<int64_t>{3})), HasSubstr("output_shape is [3], want 2"));
-  EXPECT_THAT(failure(Node("ConvTranspose", 11).in(x).in(floats({3, 2, 3, 3}, std::vector<float>(54)))), HasSubstr("[3,2,3,3]"));
+  const Tensor x = floats({1, 2, 3, 3}, std::vector<float>(18)),
+               w = floats({2, 2, 3, 3}, std::vector<float>(36));
+  EXPECT_THAT(
+      failure(Node("ConvTranspose", 11).in(x).in(w).attr("output_padding", std::vector<int64_t>{1, 1})),
+      HasSubstr("output_padding is [1,1]"));
+  EXPECT_THAT(failure(Node("ConvTranspose", 11).in(x).in(w).attr("pads", std::vector<int64_t>{3, 3, 3, 3})),
+              HasSubstr("larger than the 5"));
+  EXPECT_THAT(failure(Node("ConvTranspose", 11).in(x).in(w).attr("output_shape", std::vector<int64_t>{3})),
+              HasSubstr("output_shape is [3], want 2"));
+  EXPECT_THAT(failure(Node("ConvTranspose", 11).in(x).in(floats({3, 2, 3, 3}, std::vector<float>(54)))),
+              HasSubstr("[3,2,3,3]"));
 }
 
 }  // namespace

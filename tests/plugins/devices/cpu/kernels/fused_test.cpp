@@ -21,7 +21,8 @@ Value scalar(Graph& g, float x) { return g.constant(floats({}, {x})); }
 std::vector<std::pair<std::string, End>> activations() {
   std::vector<std::pair<std::string, End>> out;
   out.emplace_back("none", [](Graph&, Value x, const auto&) { return x; });
-  for (const char* op : {"Relu", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Softplus", "Mish", "Clip"})
+  for (const char* op : {"Relu", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu",
+                         "Softplus", "Mish", "Clip"})
     out.emplace_back(op, [op](Graph& g, Value x, const auto& dims) { return g.node(op, {x}, dims); });
   out.emplace_back("LeakyRelu 0.3", [](Graph& g, Value x, const auto& dims) {
     return g.node("LeakyRelu", {x}, dims, {.floats = {{"alpha", 0.3f}}});
@@ -64,11 +65,13 @@ void compare(const std::function<Value(Graph&)>& make, size_t claims, const std:
       Graph graph;
       const Value out = make(graph);
       graph.output(out);
-      const Graph::Outcome apart = graph.run(false, threads, false), fused = graph.run(true, threads, in_place);
+      const Graph::Outcome apart = graph.run(false, threads, false),
+                           fused = graph.run(true, threads, in_place);
       ASSERT_EQ(apart.message, "") << label;
       ASSERT_EQ(fused.message, "") << label;
       EXPECT_EQ(fused.claim_sizes.size(), claims) << label;
-      EXPECT_TRUE(close(fused.values.at(out), apart.values.at(out), 2e-6, 2e-6)) << label << " in place " << in_place;
+      EXPECT_TRUE(close(fused.values.at(out), apart.values.at(out), 2e-6, 2e-6))
+          << label << " in place " << in_place;
     }
 }
 
@@ -88,11 +91,13 @@ TEST(FusedConvTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) {
     for (const auto& [name, end] : activations())
       for (const bool bias : {false, true})
         for (const bool residual : {false, true}) {
-          const std::string label = std::string(c.name) + ", " + name + (bias ? ", bias" : "") + (residual ? ", residual" : "");
+          const std::string label =
+              std::string(c.name) + ", " + name + (bias ? ", bias" : "") + (residual ? ", residual" : "");
           compare(
               [&](Graph& g) {
                 const Value x = g.input(random(c.x, 1)), w = g.constant(random(c.w, 2));
-                Value y = g.node("Conv", {x, w}, c.y, {.ints = {{"group", c.group}}, .lists = {{"pads", {1, 1, 1, 1}}}});
+                Value y = g.node("Conv", {x, w}, c.y,
+                                 {.ints = {{"group", c.group}}, .lists = {{"pads", {1, 1, 1, 1}}}});
                 if (bias) y = g.node("Add", {g.constant(random({10, 1, 1}, 3)), y}, c.y);
                 if (residual) y = g.node("Add", {y, g.input(random(c.y, 4))}, c.y);
                 return end(g, y, c.y);
@@ -106,8 +111,10 @@ TEST(FusedConvTest, PReluWithOneSlopeOrOneForEachChannel) {
     for (const std::vector<int64_t>& slope : {std::vector<int64_t>{1}, {10, 1, 1}, {1, 10, 1, 1}})
       compare(
           [&](Graph& g) {
-            const Value x = g.input(random(c.x, 1)), w = g.constant(random(c.w, 2)), b = g.constant(random({10}, 3));
-            const Value y = g.node("Conv", {x, w, b}, c.y, {.ints = {{"group", c.group}}, .lists = {{"pads", {1, 1, 1, 1}}}});
+            const Value x = g.input(random(c.x, 1)), w = g.constant(random(c.w, 2)),
+                        b = g.constant(random({10}, 3));
+            const Value y = g.node("Conv", {x, w, b}, c.y,
+                                   {.ints = {{"group", c.group}}, .lists = {{"pads", {1, 1, 1, 1}}}});
             return g.node("PRelu", {y, g.constant(random(slope, 5))}, c.y);
           },
           1, std::string(c.name) + text_of(slope));
@@ -118,35 +125,50 @@ TEST(FusedConvTest, WhatHasAnotherUserOrAnotherMeaningStaysApart) {
   const auto conv = [&](Graph& g) {
     return g.node("Conv", {g.input(random(dims, 1)), g.constant(random({9, 9, 1, 1}, 2))}, dims);
   };
-  compare([&](Graph& g) {  // a slope along the width
-    return g.node("PRelu", {conv(g), g.constant(random({9}, 3))}, dims);
-  }, 2, "slope by column");
-  compare([&](Graph& g) {  // a bias along the width
-    return g.node("Add", {conv(g), g.constant(random({9}, 3))}, dims);
-  }, 2, "bias by column");
-  compare([&](Graph& g) {
-    const Value y = conv(g);
-    g.output(y);
-    return g.node("Relu", {y}, dims);
-  }, 2, "the product is an output");
-  compare([&](Graph& g) {
-    const Value y = conv(g);
-    return g.node("Add", {y, y}, dims);
-  }, 2, "added to itself");
-  compare([&](Graph& g) {
-    const Value y = conv(g);
-    return g.node("Mul", {y, g.node("HardSigmoid", {y}, dims)}, dims);  // slope 0.2, not 1/6
-  }, 3, "another gate");
-  compare([&](Graph& g) {
-    return g.node("Clip", {conv(g), g.input(floats({}, {-0.1f})), g.input(floats({}, {0.1f}))}, dims);
-  }, 2, "limits known at the run only");
+  compare(
+      [&](Graph& g) {  // a slope along the width
+        return g.node("PRelu", {conv(g), g.constant(random({9}, 3))}, dims);
+      },
+      2, "slope by column");
+  compare(
+      [&](Graph& g) {  // a bias along the width
+        return g.node("Add", {conv(g), g.constant(random({9}, 3))}, dims);
+      },
+      2, "bias by column");
+  compare(
+      [&](Graph& g) {
+        const Value y = conv(g);
+        g.output(y);
+        return g.node("Relu", {y}, dims);
+      },
+      2, "the product is an output");
+  compare(
+      [&](Graph& g) {
+        const Value y = conv(g);
+        return g.node("Add", {y, y}, dims);
+      },
+      2, "added to itself");
+  compare(
+      [&](Graph& g) {
+        const Value y = conv(g);
+        return g.node("Mul", {y, g.node("HardSigmoid", {y}, dims)}, dims);  // slope 0.2, not 1/6
+      },
+      3, "another gate");
+  compare(
+      [&](Graph& g) {
+        return g.node("Clip", {conv(g), g.input(floats({}, {-0.1f})), g.input(floats({}, {0.1f}))}, dims);
+      },
+      2, "limits known at the run only");
 }
 
 TEST(FusedMatMulTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) {
   struct Case {
     std::vector<int64_t> a, b, y, bias;
   };
-  for (const Case& c : {Case{{2, 5, 300}, {300, 70}, {2, 5, 70}, {70}}, {{3, 4, 5}, {3, 5, 6}, {3, 4, 6}, {1, 6}}, {{7, 9}, {9, 1}, {7, 1}, {1}}, {{4, 8}, {8, 16}, {4, 16}, {}}})
+  for (const Case& c : {Case{{2, 5, 300}, {300, 70}, {2, 5, 70}, {70}},
+                        {{3, 4, 5}, {3, 5, 6}, {3, 4, 6}, {1, 6}},
+                        {{7, 9}, {9, 1}, {7, 1}, {1}},
+                        {{4, 8}, {8, 16}, {4, 16}, {}}})
     for (const auto& [name, end] : activations())
       for (const bool residual : {false, true})
         compare(
@@ -166,8 +188,10 @@ TEST(FusedGemmTest, ActivationGivesWhatSeparateNodesGive) {
       compare(
           [&](Graph& g) {
             const std::vector<int64_t> dims{5, 70};
-            const Value y = g.node("Gemm", {g.input(random({5, 20}, 1)), g.constant(random({70, 20}, 2)), g.constant(random({70}, 3))}, dims,
-                                   {.ints = {{"transB", 1}}, .floats = {{"alpha", alpha}}});
+            const Value y = g.node(
+                "Gemm",
+                {g.input(random({5, 20}, 1)), g.constant(random({70, 20}, 2)), g.constant(random({70}, 3))},
+                dims, {.ints = {{"transB", 1}}, .floats = {{"alpha", alpha}}});
             return end(g, y, dims);
           },
           1, name);

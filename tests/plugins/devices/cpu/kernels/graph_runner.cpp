@@ -44,18 +44,21 @@ struct Memory {
 }  // namespace
 
 Graph::Value Graph::add(Tensor tensor, bool constant) {
-  const Value value = builder_.add_value(0, "v" + std::to_string(given_.size()),
-                                         builder_.tensor_type(tensor.dtype, std::span<const int64_t>(tensor.dims)));
+  const Value value =
+      builder_.add_value(0, "v" + std::to_string(given_.size()),
+                         builder_.tensor_type(tensor.dtype, std::span<const int64_t>(tensor.dims)));
   builder_.add_input(0, value);
   given_.emplace(value, std::move(tensor));
   constant_[value] = constant;
   return value;
 }
 
-Graph::Value Graph::node(std::string op, std::vector<Value> inputs, std::vector<int64_t> dims, const NodeAttributes& attributes) {
+Graph::Value Graph::node(std::string op, std::vector<Value> inputs, std::vector<int64_t> dims,
+                         const NodeAttributes& attributes) {
   static int counter = 0;
-  const Value out = builder_.add_value(0, op + std::to_string(counter++),
-                                       builder_.tensor_type(BELAY_DT_FLOAT32, std::span<const int64_t>(dims)));
+  const Value out =
+      builder_.add_value(0, op + std::to_string(counter++),
+                         builder_.tensor_type(BELAY_DT_FLOAT32, std::span<const int64_t>(dims)));
   const std::vector<uint32_t> outputs{out};
   const uint32_t node = builder_.add_node(0, "", op, 17, op, inputs, outputs);
   for (const auto& [name, value] : attributes.ints) builder_.set_int(node, name, value);
@@ -72,7 +75,8 @@ Graph::Outcome Graph::run(bool fused, uint32_t threads, bool in_place) {
   state.host = &host;
   belay_created created{};
   created.hdr.struct_size = sizeof created;
-  if (belay_cpu_kernel_provider_component()->create(reinterpret_cast<belay_ctx*>(&state), nullptr, &created) != BELAY_OK)
+  if (belay_cpu_kernel_provider_component()->create(reinterpret_cast<belay_ctx*>(&state), nullptr,
+                                                    &created) != BELAY_OK)
     return failed("no provider");
   belay_obj object{BELAY_OBJ_MAGIC, BELAY_OBJ_KERNEL_PROVIDER, 1, created.table, created.impl, {}};
   const auto* table = static_cast<const belay_kernel_provider_vt*>(created.table);
@@ -173,7 +177,8 @@ Graph::Outcome Graph::run(bool fused, uint32_t threads, bool in_place) {
     table->release(&object, prepared.handle);
     if (status != BELAY_OK) return failed("a kernel failed");
     Tensor result{BELAY_DT_FLOAT32, dims, {to, bytes}};
-    if (!memory.contains(out)) std::memcpy(memory.try_emplace(out, bytes).first->second.at, result.bytes.data(), bytes);
+    if (!memory.contains(out))
+      std::memcpy(memory.try_emplace(out, bytes).first->second.at, result.bytes.data(), bytes);
     outcome.values[out] = std::move(result);
   }
   return outcome;

@@ -1,5 +1,5 @@
-// Runs a small graph of several nodes through the kernel provider, with one kernel for each node or with the claims of
-// several nodes where there are any; both must give the same.
+// Runs a small graph of several nodes through the kernel provider, with one kernel for each node or with the
+// claims of several nodes where there are any; both must give the same.
 #pragma once
 
 #include "node_runner.hpp"
@@ -24,13 +24,14 @@ class Graph {
   Value input(Tensor tensor) { return add(std::move(tensor), false); }
   Value constant(Tensor tensor) { return add(std::move(tensor), true); }
   // A node with one float32 output of shape `dims`.
-  Value node(std::string op, std::vector<Value> inputs, std::vector<int64_t> dims, const NodeAttributes& attributes = {});
+  Value node(std::string op, std::vector<Value> inputs, std::vector<int64_t> dims,
+             const NodeAttributes& attributes = {});
   void output(Value value) { builder_.add_output(0, value); }
 
   struct Outcome {
-    std::map<Value, Tensor> values;      // of what was computed
-    std::vector<uint64_t> claim_sizes;   // nodes of each claim that ran
-    std::string message;                 // of a failure
+    std::map<Value, Tensor> values;     // of what was computed
+    std::vector<uint64_t> claim_sizes;  // nodes of each claim that ran
+    std::string message;                // of a failure
   };
   Outcome run(bool fused, uint32_t threads, bool in_place);
 

@@ -14,11 +14,16 @@ constexpr uint32_t kTypes[] = {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOA
 
 double tolerance(uint32_t dtype) {
   switch (dtype) {
-    case BELAY_DT_FLOAT32: return 1e-5;
-    case BELAY_DT_FLOAT64: return 1e-13;
-    case BELAY_DT_FLOAT16: return 1e-3;
-    case BELAY_DT_BFLOAT16: return 8e-3;
-    default: return 0;
+    case BELAY_DT_FLOAT32:
+      return 1e-5;
+    case BELAY_DT_FLOAT64:
+      return 1e-13;
+    case BELAY_DT_FLOAT16:
+      return 1e-3;
+    case BELAY_DT_BFLOAT16:
+      return 8e-3;
+    default:
+      return 0;
   }
 }
 bool whole(uint32_t dtype) { return tolerance(dtype) == 0; }
@@ -62,15 +67,24 @@ Tensor expected_matmul(const Tensor& a, const Tensor& b, const std::vector<int64
 
 TEST(MatMulTest, MatchesTheDefinitionInAllShapesAndTypes) {
   const std::vector<Shapes> all = {
-      {{3, 4}, {4, 5}, {3, 5}},           {{1, 7}, {7, 1}, {1, 1}},
-      {{33, 200}, {200, 65}, {33, 65}},   {{4}, {4, 5}, {5}},
-      {{3, 4}, {4}, {3}},                 {{6}, {6}, {}},
-      {{2, 3, 4}, {2, 4, 5}, {2, 3, 5}},  {{2, 3, 4}, {4, 50}, {2, 3, 50}},
-      {{3, 4}, {2, 4, 5}, {2, 3, 5}},     {{2, 1, 3, 4}, {3, 4, 2}, {2, 3, 3, 2}},
-      {{1, 2, 20, 9}, {3, 1, 9, 60}, {3, 2, 20, 60}}, {{5}, {2, 5, 3}, {2, 3}},
-      {{2, 3, 5}, {5}, {2, 3}},           {{0, 4}, {4, 5}, {0, 5}},
-      {{3, 0}, {0, 5}, {3, 5}},           {{2, 0, 3, 4}, {4, 5}, {2, 0, 3, 5}},
-      {{1, 300}, {300, 130}, {1, 130}},   {{150, 40}, {40, 3}, {150, 3}},
+      {{3, 4}, {4, 5}, {3, 5}},
+      {{1, 7}, {7, 1}, {1, 1}},
+      {{33, 200}, {200, 65}, {33, 65}},
+      {{4}, {4, 5}, {5}},
+      {{3, 4}, {4}, {3}},
+      {{6}, {6}, {}},
+      {{2, 3, 4}, {2, 4, 5}, {2, 3, 5}},
+      {{2, 3, 4}, {4, 50}, {2, 3, 50}},
+      {{3, 4}, {2, 4, 5}, {2, 3, 5}},
+      {{2, 1, 3, 4}, {3, 4, 2}, {2, 3, 3, 2}},
+      {{1, 2, 20, 9}, {3, 1, 9, 60}, {3, 2, 20, 60}},
+      {{5}, {2, 5, 3}, {2, 3}},
+      {{2, 3, 5}, {5}, {2, 3}},
+      {{0, 4}, {4, 5}, {0, 5}},
+      {{3, 0}, {0, 5}, {3, 5}},
+      {{2, 0, 3, 4}, {4, 5}, {2, 0, 3, 5}},
+      {{1, 300}, {300, 130}, {1, 130}},
+      {{150, 40}, {40, 3}, {150, 3}},
   };
   for (const uint32_t dtype : kTypes)
     for (const Shapes& s : all) {
@@ -90,7 +104,9 @@ TEST(MatMulTest, FailuresNameBothShapes) {
   const Tensor a = floats({2, 3}, std::vector<float>(6));
   EXPECT_THAT(failure(Node("MatMul").in(a).in(a)), HasSubstr("[2,3] and [2,3]"));
   EXPECT_THAT(failure(Node("MatMul").in(a).in(floats({}, {1}))), HasSubstr("rank 1 at least"));
-  EXPECT_THAT(failure(Node("MatMul").in(floats({2, 1, 3}, std::vector<float>(6))).in(floats({3, 3, 1}, std::vector<float>(9)))),
+  EXPECT_THAT(failure(Node("MatMul")
+                          .in(floats({2, 1, 3}, std::vector<float>(6)))
+                          .in(floats({3, 3, 1}, std::vector<float>(9)))),
               HasSubstr("do not broadcast"));
 }
 
@@ -105,20 +121,27 @@ TEST(GemmTest, MatchesTheDefinitionWithEachCAndFactor) {
              {std::vector<int64_t>{-1}, {}, {1}, {s.n}, {1, s.n}, {s.m, 1}, {s.m, s.n}})
           for (const float factor : {1.0f, 2.0f}) {
             const bool ta = transposed & 1, tb = transposed & 2, has_c = c_dims != std::vector<int64_t>{-1};
-            const Tensor a = operand(dtype, ta ? std::vector<int64_t>{s.k, s.m} : std::vector<int64_t>{s.m, s.k}, 1);
-            const Tensor b = operand(dtype, tb ? std::vector<int64_t>{s.n, s.k} : std::vector<int64_t>{s.k, s.n}, 2);
+            const Tensor a =
+                operand(dtype, ta ? std::vector<int64_t>{s.k, s.m} : std::vector<int64_t>{s.m, s.k}, 1);
+            const Tensor b =
+                operand(dtype, tb ? std::vector<int64_t>{s.n, s.k} : std::vector<int64_t>{s.k, s.n}, 2);
             const Tensor c = has_c ? operand(dtype, c_dims, 3) : Tensor{};
             Node node("Gemm", 13);
             node.in(a).in(b);
             if (has_c) node.in(c);
-            node.attr("transA", int64_t{ta}).attr("transB", int64_t{tb}).attr("alpha", factor).attr("beta", 3 - factor);
-            const std::vector<double> av = values_of(a), bv = values_of(b), cv = has_c ? values_of(c) : std::vector<double>();
+            node.attr("transA", int64_t{ta})
+                .attr("transB", int64_t{tb})
+                .attr("alpha", factor)
+                .attr("beta", 3 - factor);
+            const std::vector<double> av = values_of(a), bv = values_of(b),
+                                      cv = has_c ? values_of(c) : std::vector<double>();
             std::vector<double> y;
             for (int64_t i = 0; i < s.m; ++i)
               for (int64_t j = 0; j < s.n; ++j) {
                 double sum = 0;
                 for (int64_t p = 0; p < s.k; ++p)
-                  sum += av[size_t(ta ? p * s.m + i : i * s.k + p)] * bv[size_t(tb ? j * s.k + p : p * s.n + j)];
+                  sum +=
+                      av[size_t(ta ? p * s.m + i : i * s.k + p)] * bv[size_t(tb ? j * s.k + p : p * s.n + j)];
                 sum *= factor;
                 if (has_c) {
                   const int64_t row = c_dims.size() == 2 && c_dims[0] > 1 ? i : 0;
@@ -129,8 +152,8 @@ TEST(GemmTest, MatchesTheDefinitionWithEachCAndFactor) {
               }
             const double tol = tolerance(dtype);
             ASSERT_TRUE(close(result(node), tensor_of(dtype, {s.m, s.n}, y), tol, tol * 20))
-                << dtype_name(dtype) << " m " << s.m << " n " << s.n << " k " << s.k << " trans " << transposed << " C "
-                << text_of(c_dims) << " alpha " << factor;
+                << dtype_name(dtype) << " m " << s.m << " n " << s.n << " k " << s.k << " trans "
+                << transposed << " C " << text_of(c_dims) << " alpha " << factor;
           }
 }
 

@@ -20,7 +20,9 @@ std::vector<int64_t> unravel(int64_t at, const std::vector<int64_t>& dims) {
   for (size_t d = dims.size(); d-- > 0; at /= dims[d]) index[d] = at % dims[d];
   return index;
 }
-int64_t at_or(const std::vector<int64_t>& list, size_t i, int64_t otherwise) { return list.empty() ? otherwise : list[i]; }
+int64_t at_or(const std::vector<int64_t>& list, size_t i, int64_t otherwise) {
+  return list.empty() ? otherwise : list[i];
+}
 
 std::vector<int64_t> out_dims(const Case& c) {
   std::vector<int64_t> out{c.x[0], c.x[1]};
@@ -35,7 +37,8 @@ std::vector<int64_t> out_dims(const Case& c) {
   return out;
 }
 
-// All places that a window sees: (flat place in the input or nothing for padding); what is beyond the padding is no place.
+// All places that a window sees: (flat place in the input or nothing for padding); what is beyond the padding
+// is no place.
 std::vector<std::optional<int64_t>> places(const Case& c, const std::vector<int64_t>& o) {
   std::vector<std::optional<int64_t>> out;
   const size_t rank = c.kernel.size();
@@ -44,7 +47,8 @@ std::vector<std::optional<int64_t>> places(const Case& c, const std::vector<int6
     int64_t flat = o[0] * c.x[1] + o[1];
     bool inside = true, padded = true;
     for (size_t d = 0; d < rank; ++d) {
-      const int64_t i = o[d + 2] * at_or(c.strides, d, 1) + at[d] * at_or(c.dilations, d, 1) - at_or(c.pads, d, 0);
+      const int64_t i =
+          o[d + 2] * at_or(c.strides, d, 1) + at[d] * at_or(c.dilations, d, 1) - at_or(c.pads, d, 0);
       inside = inside && i >= 0 && i < c.x[d + 2];
       padded = padded && i < c.x[d + 2] + at_or(c.pads, d + rank, 0);
       flat = flat * c.x[d + 2] + i;
@@ -80,7 +84,8 @@ Node pool(const char* op, uint32_t version, const Case& c, const Tensor& x) {
 }
 
 TEST(MaxPoolTest, ValuesAndPlacesMatchTheDefinition) {
-  for (const uint32_t dtype : {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_INT8, BELAY_DT_UINT8})
+  for (const uint32_t dtype :
+       {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_INT8, BELAY_DT_UINT8})
     for (const Case& c : cases())
       for (const int64_t order : {0, 1}) {
         const Tensor x = tensor_of(dtype, c.x, numbers(count_of(c.x), dtype == BELAY_DT_UINT8 ? 0 : -99, 99));
@@ -132,7 +137,8 @@ TEST(AveragePoolTest, PaddingCountsOnlyWhenAskedFor) {
         }
         Node node = pool("AveragePool", 19, c, x);
         node.attr("count_include_pad", count_pads);
-        EXPECT_TRUE(close(result(node), tensor_of(dtype, out, y), dtype == BELAY_DT_FLOAT16 ? 1e-3 : 1e-5, 1e-5))
+        EXPECT_TRUE(
+            close(result(node), tensor_of(dtype, out, y), dtype == BELAY_DT_FLOAT16 ? 1e-3 : 1e-5, 1e-5))
             << text_of(c.x) << " count_include_pad " << count_pads << " " << dtype_name(dtype);
       }
 }
@@ -150,13 +156,16 @@ TEST(LpPoolTest, MatchesTheDefinitionForEachPower) {
           if (place) sum += std::pow(std::fabs(values[size_t(*place)]), double(p));
         y.push_back(std::pow(sum, 1.0 / double(p)));
       }
-      EXPECT_TRUE(close(result(pool("LpPool", 18, c, x).attr("p", p)), tensor_of(x.dtype, out, y), 1e-5, 1e-6)) << text_of(c.x);
+      EXPECT_TRUE(
+          close(result(pool("LpPool", 18, c, x).attr("p", p)), tensor_of(x.dtype, out, y), 1e-5, 1e-6))
+          << text_of(c.x);
     }
 }
 
 TEST(GlobalPoolTest, EachPoolMatchesTheDefinitionInEachType) {
   for (const uint32_t dtype : {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16})
-    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{2, 3, 7, 9}, {1, 2, 100}, {1, 40, 2, 3, 4}, {2, 3}}) {
+    for (const std::vector<int64_t>& dims :
+         {std::vector<int64_t>{2, 3, 7, 9}, {1, 2, 100}, {1, 40, 2, 3, 4}, {2, 3}}) {
       const Tensor x = tensor_of(dtype, dims, numbers(count_of(dims), -2, 2));
       const std::vector<double> values = values_of(x);
       const int64_t planes = dims[0] * dims[1], pixels = count_of(dims) / planes;
@@ -171,8 +180,12 @@ TEST(GlobalPoolTest, EachPoolMatchesTheDefinitionInEachType) {
       }
       std::vector<int64_t> out = dims;
       std::fill(out.begin() + 2, out.end(), 1);
-      const double tol = dtype == BELAY_DT_FLOAT64 ? 1e-12 : dtype == BELAY_DT_FLOAT32 ? 1e-5 : dtype == BELAY_DT_FLOAT16 ? 1e-3 : 8e-3;
-      EXPECT_TRUE(close(result(Node("GlobalAveragePool", 1).in(x)), tensor_of(dtype, out, average), tol, tol));
+      const double tol = dtype == BELAY_DT_FLOAT64   ? 1e-12
+                         : dtype == BELAY_DT_FLOAT32 ? 1e-5
+                         : dtype == BELAY_DT_FLOAT16 ? 1e-3
+                                                     : 8e-3;
+      EXPECT_TRUE(
+          close(result(Node("GlobalAveragePool", 1).in(x)), tensor_of(dtype, out, average), tol, tol));
       EXPECT_EQ(result(Node("GlobalMaxPool", 1).in(x)), tensor_of(dtype, out, most));
       EXPECT_TRUE(close(result(Node("GlobalLpPool", 2).in(x)), tensor_of(dtype, out, lp), tol, tol));
     }
@@ -181,9 +194,12 @@ TEST(GlobalPoolTest, EachPoolMatchesTheDefinitionInEachType) {
 TEST(PoolTest, FailuresNameTheAttribute) {
   const Tensor x = floats({1, 1, 3, 3}, std::vector<float>(9));
   EXPECT_THAT(failure(Node("MaxPool", 12).in(x)), HasSubstr("kernel_shape is missing"));
-  EXPECT_THAT(failure(Node("MaxPool", 12).in(x).attr("kernel_shape", std::vector<int64_t>{4, 4})), HasSubstr("reaches over 4"));
-  EXPECT_THAT(failure(Node("MaxPool", 12).in(x).attr("kernel_shape", std::vector<int64_t>{0, 1})), HasSubstr("[0,1]"));
-  EXPECT_THAT(failure(Node("LpPool", 12).in(x).attr("kernel_shape", std::vector<int64_t>{1, 1}).attr("p", 0)), HasSubstr("p is 0"));
+  EXPECT_THAT(failure(Node("MaxPool", 12).in(x).attr("kernel_shape", std::vector<int64_t>{4, 4})),
+              HasSubstr("reaches over 4"));
+  EXPECT_THAT(failure(Node("MaxPool", 12).in(x).attr("kernel_shape", std::vector<int64_t>{0, 1})),
+              HasSubstr("[0,1]"));
+  EXPECT_THAT(failure(Node("LpPool", 12).in(x).attr("kernel_shape", std::vector<int64_t>{1, 1}).attr("p", 0)),
+              HasSubstr("p is 0"));
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ using Numbers = std::vector<double>;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// One case of the three operators, and their equations written out for one sequence, one direction, one unit at a time.
+// One case of the three operators, and their equations written out for one sequence, one direction, one unit
+// at a time.
 struct Case {
   std::string op;
   int64_t steps = 4, batch = 3, input = 5, hidden = 6;
@@ -35,12 +36,16 @@ Data make(const Case& k, uint32_t dtype) {
   };
   Data d;
   const int64_t dirs = k.directions(), g = k.gates() * k.hidden;
-  d.x = random(k.layout ? std::vector<int64_t>{k.batch, k.steps, k.input} : std::vector<int64_t>{k.steps, k.batch, k.input}, 1);
+  d.x = random(k.layout ? std::vector<int64_t>{k.batch, k.steps, k.input}
+                        : std::vector<int64_t>{k.steps, k.batch, k.input},
+               1);
   d.w = random({dirs, g, k.input}, 2), d.r = random({dirs, g, k.hidden}, 3), d.b = random({dirs, 2 * g}, 4);
   std::vector<int32_t> lens;
-  for (int64_t i = 0; i < k.batch; ++i) lens.push_back(int32_t(i * k.steps / std::max<int64_t>(1, k.batch - 1)));
+  for (int64_t i = 0; i < k.batch; ++i)
+    lens.push_back(int32_t(i * k.steps / std::max<int64_t>(1, k.batch - 1)));
   d.lens = tensor<int32_t>({k.batch}, lens);
-  const std::vector<int64_t> state = k.layout ? std::vector<int64_t>{k.batch, dirs, k.hidden} : std::vector<int64_t>{dirs, k.batch, k.hidden};
+  const std::vector<int64_t> state = k.layout ? std::vector<int64_t>{k.batch, dirs, k.hidden}
+                                              : std::vector<int64_t>{dirs, k.batch, k.hidden};
   d.h = random(state, 5), d.c = random(state, 6), d.p = random({dirs, 3 * k.hidden}, 7);
   return d;
 }
@@ -50,14 +55,16 @@ struct Result {
 };
 Result expected(const Case& k, const Data& d) {
   const int64_t H = k.hidden, I = k.input, G = k.gates() * H, D = k.directions();
-  const Numbers x = values_of(d.x), w = values_of(d.w), r = values_of(d.r), b = values_of(d.b), lens = values_of(d.lens),
-                h0 = values_of(d.h), c0 = values_of(d.c), p = values_of(d.p);
+  const Numbers x = values_of(d.x), w = values_of(d.w), r = values_of(d.r), b = values_of(d.b),
+                lens = values_of(d.lens), h0 = values_of(d.h), c0 = values_of(d.c), p = values_of(d.p);
   Result out;
   out.y.assign(size_t(k.steps * D * k.batch * H), 0), out.h.assign(size_t(D * k.batch * H), 0), out.c = out.h;
   const auto clip = [&](double v) { return k.clip > 0 ? std::fmax(-k.clip, std::fmin(k.clip, v)) : v; };
   for (int64_t dir = 0; dir < D; ++dir)
     for (int64_t n = 0; n < k.batch; ++n) {
-      const auto state = [&](int64_t i) { return size_t((k.layout ? n * D + dir : dir * k.batch + n) * H + i); };
+      const auto state = [&](int64_t i) {
+        return size_t((k.layout ? n * D + dir : dir * k.batch + n) * H + i);
+      };
       Numbers h(static_cast<size_t>(H), 0.0), c = h;
       if (k.initial)
         for (int64_t i = 0; i < H; ++i) h[size_t(i)] = h0[state(i)], c[size_t(i)] = c0[state(i)];
@@ -68,7 +75,8 @@ Result expected(const Case& k, const Data& d) {
         const auto of_input = [&](int64_t row) {
           double sum = k.bias ? b[size_t(dir * 2 * G + row)] : 0;
           for (int64_t i = 0; i < I; ++i)
-            sum += x[size_t((k.layout ? n * k.steps + t : t * k.batch + n) * I + i)] * w[size_t((dir * G + row) * I + i)];
+            sum += x[size_t((k.layout ? n * k.steps + t : t * k.batch + n) * I + i)] *
+                   w[size_t((dir * G + row) * I + i)];
           return sum;
         };
         const auto of_state = [&](int64_t row, const Numbers& from) {
@@ -78,7 +86,8 @@ Result expected(const Case& k, const Data& d) {
         };
         Numbers next = h, reset(static_cast<size_t>(H));
         if (k.op == "GRU")
-          for (int64_t i = 0; i < H; ++i) reset[size_t(i)] = sigmoid(clip(of_input(H + i) + of_state(H + i, h)));
+          for (int64_t i = 0; i < H; ++i)
+            reset[size_t(i)] = sigmoid(clip(of_input(H + i) + of_state(H + i, h)));
         Numbers masked = h;
         for (int64_t i = 0; i < H; ++i) masked[size_t(i)] *= reset[size_t(i)];
         for (int64_t i = 0; i < H; ++i) {
@@ -86,20 +95,27 @@ Result expected(const Case& k, const Data& d) {
             next[size_t(i)] = std::tanh(clip(of_input(i) + of_state(i, h)));
           } else if (k.op == "GRU") {
             const double z = sigmoid(clip(of_input(i) + of_state(i, h)));
-            const double from_state = k.before_reset ? reset[size_t(i)] * of_state(2 * H + i, h) : of_state(2 * H + i, masked);
+            const double from_state =
+                k.before_reset ? reset[size_t(i)] * of_state(2 * H + i, h) : of_state(2 * H + i, masked);
             next[size_t(i)] = (1 - z) * std::tanh(clip(of_input(2 * H + i) + from_state)) + z * h[size_t(i)];
           } else {
-            const auto peep = [&](int64_t gate, double cell) { return k.peepholes ? p[size_t(dir * 3 * H + gate * H + i)] * cell : 0; };
+            const auto peep = [&](int64_t gate, double cell) {
+              return k.peepholes ? p[size_t(dir * 3 * H + gate * H + i)] * cell : 0;
+            };
             const double old = c[size_t(i)];
             const double in = sigmoid(clip(of_input(i) + of_state(i, h) + peep(0, old)));
-            const double forget = k.input_forget ? 1 - in : sigmoid(clip(of_input(2 * H + i) + of_state(2 * H + i, h) + peep(2, old)));
+            const double forget =
+                k.input_forget ? 1 - in
+                               : sigmoid(clip(of_input(2 * H + i) + of_state(2 * H + i, h) + peep(2, old)));
             c[size_t(i)] = forget * old + in * std::tanh(clip(of_input(3 * H + i) + of_state(3 * H + i, h)));
-            next[size_t(i)] = sigmoid(clip(of_input(H + i) + of_state(H + i, h) + peep(1, c[size_t(i)]))) * std::tanh(c[size_t(i)]);
+            next[size_t(i)] = sigmoid(clip(of_input(H + i) + of_state(H + i, h) + peep(1, c[size_t(i)]))) *
+                              std::tanh(c[size_t(i)]);
           }
         }
         h = next;
         for (int64_t i = 0; i < H; ++i)
-          out.y[size_t((k.layout ? (n * k.steps + t) * D + dir : (t * D + dir) * k.batch + n) * H + i)] = h[size_t(i)];
+          out.y[size_t((k.layout ? (n * k.steps + t) * D + dir : (t * D + dir) * k.batch + n) * H + i)] =
+              h[size_t(i)];
       }
       for (int64_t i = 0; i < H; ++i) out.h[state(i)] = h[size_t(i)], out.c[state(i)] = c[size_t(i)];
     }
@@ -124,10 +140,12 @@ void check(const Case& k, uint32_t dtype, double tol) {
   node.out(dtype).out(dtype);
   if (k.op == "LSTM") node.out(dtype);
   const Outcome outcome = node.run();
-  const std::string label = k.op + " " + k.direction + " layout " + std::to_string(k.layout) + " " + std::string(dtype_name(dtype));
+  const std::string label =
+      k.op + " " + k.direction + " layout " + std::to_string(k.layout) + " " + std::string(dtype_name(dtype));
   ASSERT_TRUE(outcome.status.ok()) << label << ": " << outcome.status.message();
   const Result want = expected(k, d);
-  EXPECT_TRUE(close(outcome.outputs[0], tensor_of(dtype, outcome.outputs[0].dims, want.y), tol, tol)) << label;
+  EXPECT_TRUE(close(outcome.outputs[0], tensor_of(dtype, outcome.outputs[0].dims, want.y), tol, tol))
+      << label;
   EXPECT_TRUE(close(outcome.outputs[1], tensor_of(dtype, d.h.dims, want.h), tol, tol)) << label;
   if (k.op == "LSTM") {
     EXPECT_TRUE(close(outcome.outputs[2], tensor_of(dtype, d.h.dims, want.c), tol, tol)) << label;
@@ -170,7 +188,8 @@ TEST(RecurrentTest, ActivationsTakeTheirParametersInOrder) {
   Node node("LSTM", 14);
   node.in(floats({1, 1, 1}, {0.3f})).in(floats({1, 4, 1}, {1, 2, 3, 4})).in(floats({1, 4, 1}, {0, 0, 0, 0}));
   node.attr("activations", std::vector<std::string>{"HardSigmoid", "ScaledTanh", "Affine"});
-  node.attr("activation_alpha", std::vector<float>{0.5f, 2, 4}).attr("activation_beta", std::vector<float>{0.25f, 3, 5});
+  node.attr("activation_alpha", std::vector<float>{0.5f, 2, 4})
+      .attr("activation_beta", std::vector<float>{0.25f, 3, 5});
   node.out(BELAY_DT_FLOAT32).out(BELAY_DT_FLOAT32).out(BELAY_DT_FLOAT32);
   const Outcome outcome = node.run();
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
@@ -180,11 +199,17 @@ TEST(RecurrentTest, ActivationsTakeTheirParametersInOrder) {
 }
 
 TEST(RecurrentTest, FailuresNameTheOperandOrAttribute) {
-  const Tensor x = floats({2, 1, 3}, std::vector<float>(6)), w = floats({1, 4, 3}, std::vector<float>(12)), r = floats({1, 4, 4}, std::vector<float>(16));
-  EXPECT_THAT(failure(Node("RNN", 14).in(x).in(w).in(r).attr("direction", "sideways")), HasSubstr("direction is 'sideways'"));
-  EXPECT_THAT(failure(Node("RNN", 14).in(x).in(w).in(r).attr("hidden_size", 5)), HasSubstr("hidden_size is 5"));
-  EXPECT_THAT(failure(Node("LSTM", 14).in(x).in(w).in(r)), HasSubstr("W has the shape [1,4,3], want [1,16,3]"));
-  EXPECT_THAT(failure(Node("RNN", 14).in(x).in(w).in(r).attr("activations", std::vector<std::string>{"Swish"})), HasSubstr("'Swish'"));
+  const Tensor x = floats({2, 1, 3}, std::vector<float>(6)), w = floats({1, 4, 3}, std::vector<float>(12)),
+               r = floats({1, 4, 4}, std::vector<float>(16));
+  EXPECT_THAT(failure(Node("RNN", 14).in(x).in(w).in(r).attr("direction", "sideways")),
+              HasSubstr("direction is 'sideways'"));
+  EXPECT_THAT(failure(Node("RNN", 14).in(x).in(w).in(r).attr("hidden_size", 5)),
+              HasSubstr("hidden_size is 5"));
+  EXPECT_THAT(failure(Node("LSTM", 14).in(x).in(w).in(r)),
+              HasSubstr("W has the shape [1,4,3], want [1,16,3]"));
+  EXPECT_THAT(
+      failure(Node("RNN", 14).in(x).in(w).in(r).attr("activations", std::vector<std::string>{"Swish"})),
+      HasSubstr("'Swish'"));
 }
 
 }  // namespace
