@@ -19,8 +19,8 @@ std::atomic<uint64_t> g_allocations{0};
 
 }  // namespace
 
-// Counts what this program and the plugin's C++ allocate... of this program only: the plugin has operators of its own
-// only if it links libstdc++ statically; it does not, so its allocations are seen here as well.
+// Counts what this program and the plugin's C++ allocate: the plugin takes these operators too, as it links libstdc++
+// as a shared library. The host's timer allocates as well, now and then.
 void* operator new(size_t bytes) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* p = std::malloc(bytes)) return p;

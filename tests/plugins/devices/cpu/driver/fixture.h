@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace belay::cpu::testing {
@@ -216,6 +217,23 @@ class Gate {
 
  private:
   std::atomic<bool> open_{false}, reached_{false};
+};
+
+// A completion that tests wait for.
+struct Done {
+  std::atomic<int> calls{0};
+  std::atomic<belay_status> status{0};
+  std::thread::id thread;
+  belay_completion completion() {
+    return {this, [](void* user, belay_status s) {
+              auto& d = *static_cast<Done*>(user);
+              d.status = s;
+              d.thread = std::this_thread::get_id();
+              ++d.calls;
+              d.calls.notify_all();
+            }};
+  }
+  void wait() { calls.wait(0); }
 };
 
 }  // namespace belay::cpu::testing
