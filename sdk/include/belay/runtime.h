@@ -9,6 +9,7 @@
 #define BELAY_RUNTIME_H
 
 #include <belay/abi/base.h>
+#include <belay/abi/diagnostics.h>
 #include <belay/abi/driver.h>
 #include <belay/abi/engine.h>
 #include <belay/abi/hal.h>

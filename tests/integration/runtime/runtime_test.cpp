@@ -1,0 +1,309 @@
+// A runtime with the null driver: devices through the C++ API, configurations, life and death, fork.
+#include <belay/runtime.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+namespace {
+
+namespace fs = std::filesystem;
+using belay::Code;
+using belay::Status;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kNull[] =
+    "[runtime]\ndevice = \"null:0\"\n[models]\nformats = []\n[memory]\npolicies = []\n[engine]\nuse = \"\"\n"
+    "[log]\nlevel = \"error\"\n";
+
+belay::Runtime null_runtime(const std::string& more = "") {
+  auto made = belay::Runtime::create({.text = kNull + more, .plugin_dirs = {BELAY_TEST_PLUGIN_DIR}});
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return std::move(made).value();
+}
+
+Status created(belay::RuntimeOptions options) {
+  options.plugin_dirs.emplace_back(BELAY_TEST_PLUGIN_DIR);
+  return belay::Runtime::create(options).status();
+}
+
+belay_status count_up(const belay_exec*, const void* state, const uint64_t*) {
+  const_cast<std::atomic<int>*>(static_cast<const std::atomic<int>*>(state))->fetch_add(1);
+  return BELAY_OK;
+}
+
+TEST(RuntimeTest, BytesGoToADeviceAndComeBack) {
+  const belay::Runtime runtime = null_runtime();
+  const belay::Device device = runtime.default_device().value();
+  EXPECT_EQ(belay::to_string(device.info()->driver), "null");
+  belay::Stream stream = device.stream().value();
+  const belay::Buffer one = device.alloc(1000).value(), two = device.alloc(1000).value();
+  std::vector<char> sent(1000, 'a'), got(1000);
+  ASSERT_TRUE(stream.write(one, 0, sent.data(), 1000).ok());
+  ASSERT_TRUE(stream.fill(one, 4, 8, uint32_t(0x62626262)).ok());
+  ASSERT_TRUE(stream.copy(two, 0, one, 0, 1000).ok());
+  const auto event = stream.read(two, 0, got.data(), 1000);
+  ASSERT_TRUE(event.ok());
+  ASSERT_TRUE(event->synchronize().ok());
+  EXPECT_TRUE(event->reached());
+  EXPECT_EQ(std::string(got.data(), 16), "aaaabbbbbbbbaaaa");
+  int told = 0;
+  EXPECT_TRUE(event->on_reached([&](const Status& status) { told += status.ok(); }).ok());
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(device.memory()->bytes, 2000u);
+  EXPECT_EQ(*stream.pending(), 0u);
+}
+
+TEST(RuntimeTest, WorkIsCapturedAndPlayedBackOnADriverWithoutPrograms) {
+  const belay::Runtime runtime = null_runtime();
+  const belay::Device device = runtime.default_device().value();
+  belay::Stream stream = device.stream().value();
+  std::atomic<int> runs{0};
+  const belay_kernel kernel{{sizeof(belay_kernel), 0, nullptr}, count_up, &runs, 0, belay::to_str("count")};
+  ASSERT_TRUE(stream.capture_begin().ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(stream.launch(kernel, {}).ok());
+  const belay::Program program = stream.capture_end().value();
+  EXPECT_EQ(runs, 0);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(stream.launch(program, {}).ok());
+  ASSERT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(runs, 15);
+}
+
+TEST(RuntimeTest, EventsJoinStreamsAndDevices) {
+  const belay::Runtime runtime = null_runtime("[plugin.null.config]\ndevices = 2\n");
+  ASSERT_EQ(runtime.device_count(), 2u);
+  const belay::Device first = runtime.device(0).value(), second = runtime.device(1).value();
+  belay::Stream a = first.stream().value(), b = second.stream().value();
+  std::atomic<int> order{0};
+  int seen_a = -1, seen_b = -1;
+  auto event = a.host_call([&] { seen_a = order++; });
+  ASSERT_TRUE(event.ok());
+  ASSERT_TRUE(b.wait(*event).ok());
+  ASSERT_TRUE(b.host_call([&] { seen_b = order++; }).ok());
+  ASSERT_TRUE(b.synchronize().ok());
+  EXPECT_EQ(seen_a, 0);
+  EXPECT_EQ(seen_b, 1);
+}
+
+TEST(RuntimeTest, TwoRuntimesLiveInOneProcessAndTellTheirEventsApart) {
+  const belay::Runtime one = null_runtime(), two = null_runtime("[plugin.null.config]\ndevices = 3\n");
+  EXPECT_EQ(one.device_count(), 1u);
+  EXPECT_EQ(two.device_count(), 3u);
+  belay::Stream stream = one.default_device()->stream().value();
+  const belay::Event event = stream.host_call([] {}).value();
+  ASSERT_TRUE(event.synchronize().ok());
+  // One in 4096 pairs of runtimes shares its salt; such an event is unknown or out of range there.
+  EXPECT_FALSE(
+      belay::take(two.hal().query(two.host(), {event.raw().timeline, event.raw().value + 100})).ok());
+}
+
+TEST(RuntimeTest, ManyThreadsShareAStream) {
+  const belay::Runtime runtime = null_runtime();
+  const belay::Device device = runtime.default_device().value();
+  belay::Stream stream = device.stream().value();
+  std::atomic<int> runs{0};
+  const belay_kernel kernel{{sizeof(belay_kernel), 0, nullptr}, count_up, &runs, 0, belay::to_str("count")};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 250; ++i) {
+        const auto event = stream.launch(kernel, {});
+        EXPECT_TRUE(event.ok());
+        if (i % 50 == 0) {
+          EXPECT_TRUE(event->synchronize().ok());
+        }
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(runs, 1000);
+}
+
+// ---- configurations
+// --------------------------------------------------------------------------------------------------
+
+TEST(ConfigurationTest, WhatIsMissingOrWrongIsNamedWithItsPlace) {
+  const Status driver = created({.text = std::string(kNull), .sets = {"runtime.device=nul:0"}});
+  EXPECT_EQ(driver.code(), Code::kNotFound);
+  EXPECT_THAT(driver.message(), HasSubstr("nul"));
+  const Status number = created({.text = std::string(kNull), .sets = {"runtime.device=null:7"}});
+  EXPECT_EQ(number.code(), Code::kNotFound);
+  EXPECT_THAT(number.message(), AllOf(HasSubstr("null:7"), HasSubstr("null:0")));
+  const Status key = created({.text = std::string(kNull) + "[runtime.x]\ny = 1\n"});
+  EXPECT_EQ(key.code(), Code::kInvalidArgument);
+  const Status spelling = created({.text = std::string(kNull), .sets = {"runtime.queue_ful=help"}});
+  EXPECT_THAT(spelling.message(), HasSubstr("did you mean 'queue_full'"));
+  const Status choice = created({.text = std::string(kNull), .sets = {"runtime.queue_full=wait"}});
+  EXPECT_THAT(choice.message(), HasSubstr("queue_full"));
+  const Status broken = created({.text = "[runtime\n"});
+  EXPECT_THAT(broken.message(), HasSubstr(":1:"));
+  const Status file = created({.files = {"/nowhere/belay.toml"}});
+  EXPECT_EQ(file.code(), Code::kNotFound);
+  EXPECT_THAT(file.message(), HasSubstr("/nowhere/belay.toml"));
+  const Status engine = created({.text = std::string(kNull), .sets = {"engine.use=warp"}});
+  EXPECT_EQ(engine.code(), Code::kNotFound);
+  EXPECT_THAT(engine.message(), HasSubstr("warp"));
+  belay::RuntimeOptions relative{.text = kNull, .plugin_dirs = {"plugins"}};
+  EXPECT_THAT(created(relative).message(), HasSubstr("'plugins' is not absolute"));
+}
+
+TEST(ConfigurationTest, IsCheckedShownAndExplainedWithoutLoadingAPlugin) {
+  const std::string dir = BELAY_TEST_PLUGIN_DIR;
+  const belay_str dirs[] = {belay::to_str(dir)};
+  belay_runtime_req req{};
+  req.hdr.struct_size = sizeof req;
+  req.text = belay::to_str(kNull);
+  req.plugin_dirs = dirs, req.plugin_dir_count = 1;
+  belay::StringSink effective, example;
+  Status status = belay::take(belay_config_check(&req, effective.sink()));
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(effective.text(), AllOf(HasSubstr("null:0"), HasSubstr("queue_full")));
+  status = belay::take(belay_config_example(&req, example.sink()));
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(example.text(),
+              AllOf(HasSubstr("[memory]"), HasSubstr("limit"), HasSubstr("plugin.null.config")));
+  std::vector<std::string> found;
+  status = belay::take(belay_plugins_find(
+      &req,
+      [](void* user, const belay_plugin_info* info) {
+        static_cast<std::vector<std::string>*>(user)->push_back(belay::to_string(info->id) + " " +
+                                                                belay::to_string(info->state));
+      },
+      &found));
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(found, ::testing::Contains("null found"));
+}
+
+TEST(ConfigurationTest, TheExampleIsAConfiguration) {
+  const std::string dir = BELAY_TEST_PLUGIN_DIR;
+  const belay_str dirs[] = {belay::to_str(dir)};
+  belay_runtime_req req{};
+  req.hdr.struct_size = sizeof req;
+  req.plugin_dirs = dirs, req.plugin_dir_count = 1;
+  belay::StringSink example, effective;
+  ASSERT_TRUE(belay::take(belay_config_example(&req, example.sink())).ok());
+  const std::string text = example.text() + "\n";
+  const fs::path file = fs::temp_directory_path() / ("belay_example_" + std::to_string(getpid()) + ".toml");
+  std::ofstream(file) << text;
+  const std::string name = file;
+  const belay_str files[] = {belay::to_str(name)};
+  req.files = files, req.file_count = 1;
+  const Status status = belay::take(belay_config_check(&req, effective.sink()));
+  EXPECT_TRUE(status.ok()) << status.message();
+  fs::remove(file);
+}
+
+TEST(ConfigurationTest, DoctorSaysWhatWorksAndWhatIsMissing) {
+  const belay::Runtime runtime = null_runtime();
+  std::map<std::string, uint64_t> outcomes;
+  const Status status = belay::take(belay_runtime_doctor(
+      runtime.get(),
+      [](void* user, belay_str name, uint64_t outcome, belay_str) {
+        (*static_cast<std::map<std::string, uint64_t>*>(user))[belay::to_string(name)] = outcome;
+      },
+      &outcomes));
+  ASSERT_TRUE(status.ok());
+  EXPECT_EQ(outcomes.at("device.null:0"), uint64_t(BELAY_CHECK_PASSED));
+  EXPECT_EQ(outcomes.at("plugin.null"), uint64_t(BELAY_CHECK_PASSED));
+  EXPECT_EQ(outcomes.at("engine"), uint64_t(BELAY_CHECK_WARNING));
+}
+
+// ---- life and death
+// --------------------------------------------------------------------------------------------------
+
+TEST(LifeTest, WhatOutlivesItsRuntimeStaysUsableAndEndsIt) {
+  belay::Stream stream;
+  belay::Buffer buffer;
+  {
+    const belay::Runtime runtime = null_runtime();
+    const belay::Device device = runtime.default_device().value();
+    stream = device.stream().value();
+    buffer = device.alloc(64).value();
+  }
+  ASSERT_TRUE(stream.fill(buffer, 0, 64, uint8_t(7)).ok());
+  EXPECT_TRUE(stream.synchronize().ok());
+}  // the last of them ends the runtime: the address sanitizer sees that nothing is left
+
+TEST(LifeTest, NullAndDeadHandlesAreErrors) {
+  belay_runtime_destroy(nullptr);
+  belay_model_destroy(nullptr);
+  belay_context_destroy(nullptr);
+  EXPECT_EQ(belay_runtime_hal(nullptr, nullptr), nullptr);
+  EXPECT_EQ(belay_model_input_count(nullptr), 0u);
+  belay_model_req req{};
+  req.hdr.struct_size = sizeof req;
+  belay_model* model = nullptr;
+  belay_context* context = nullptr;
+  belay_io_info info{};
+  belay::StringSink text;
+  EXPECT_EQ(belay::take(belay_runtime_create(nullptr, nullptr)).code(), Code::kInvalidArgument);
+  EXPECT_EQ(belay::take(belay_model_load(nullptr, &req, &model)).code(), Code::kInvalidArgument);
+  EXPECT_EQ(belay::take(belay_model_print(nullptr, &req, text.sink())).code(), Code::kInvalidArgument);
+  EXPECT_EQ(belay::take(belay_model_input_info(nullptr, 0, &info)).code(), Code::kInvalidArgument);
+  EXPECT_EQ(belay::take(belay_context_create(nullptr, &context)).code(), Code::kInvalidArgument);
+  EXPECT_EQ(belay::take(belay_context_run(nullptr)).code(), Code::kInvalidArgument);
+  EXPECT_EQ(belay::take(belay_context_set_input(nullptr, 0, nullptr)).code(), Code::kInvalidArgument);
+  EXPECT_EQ(belay::take(belay_context_output(nullptr, 0, nullptr)).code(), Code::kInvalidArgument);
+  belay_obj rubbish{};
+  EXPECT_EQ(belay::take(belay_context_run(reinterpret_cast<belay_context*>(&rubbish))).code(),
+            Code::kInvalidArgument);
+  belay_runtime_req small{};
+  belay_runtime* runtime = nullptr;
+  EXPECT_THAT(belay::take(belay_runtime_create(&small, &runtime)).message(), HasSubstr("struct_size"));
+  belay_code_info code{};
+  code.hdr.struct_size = sizeof code;
+  EXPECT_TRUE(belay::take(belay_code_describe(BELAY_NOT_FOUND, &code)).ok());
+  EXPECT_EQ(belay::to_string(code.name), "NOT_FOUND");
+  EXPECT_EQ(belay::take(belay_code_describe(9999, &code)).code(), Code::kOutOfRange);
+}
+
+TEST(LifeTest, WithoutAnEngineLoadingSaysWhatToConfigure) {
+  const belay::Runtime runtime = null_runtime();
+  const Status status = runtime.load("model.onnx").status();
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("[engine] use"));
+}
+
+TEST(LifeTest, AChildMakesItsOwnRuntimeAndLeavesItsParentsAlone) {
+  belay::Runtime runtime = null_runtime();
+  belay::Device device = runtime.default_device().value();
+  belay::Stream stream = device.stream().value();
+  const std::string creator = "process " + std::to_string(getpid());
+  const pid_t child = fork();
+  if (child == 0) {
+    int wrong = 0;
+    const auto refused = [&](const Status& status) {
+      wrong +=
+          status.code() != Code::kFailedPrecondition || status.message().find(creator) == std::string::npos;
+    };
+    refused(stream.synchronize());
+    refused(device.alloc(8).status());
+    refused(runtime.load("model.onnx").status());
+    refused(belay::take(belay_runtime_doctor(
+        runtime.get(), [](void*, belay_str, uint64_t, belay_str) {}, nullptr)));
+    {
+      const belay::Runtime own = null_runtime();
+      belay::Stream mine = own.default_device()->stream().value();
+      int ran = 0;
+      wrong += !mine.host_call([&] { ran = 1; }).ok() || !mine.synchronize().ok() || ran != 1;
+    }
+    belay_runtime_destroy(runtime.get());
+    _exit(wrong);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(stream.host_call([] {}).ok());
+  EXPECT_TRUE(stream.synchronize().ok());
+}
+
+}  // namespace
