@@ -53,7 +53,7 @@ struct Hal {
 };
 
 // Owns one object of the HAL; `kDestroy` is the slot that ends it.
-template <void (*belay_hal_vt::*kDestroy)(const belay_host*, belay_obj*)>
+template <void (*belay_hal_vt::*kDestroy)(const belay_host*, belay_obj*) BELAY_NOEXCEPT>
 class Owned {
  public:
   Owned() = default;
