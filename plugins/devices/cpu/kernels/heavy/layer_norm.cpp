@@ -1,4 +1,5 @@
-// Normalisation over a run of elements: InstanceNormalization, LayerNormalization, LpNormalization.
+// Normalisation over a run of elements: InstanceNormalization, LayerNormalization, MeanVarianceNormalization
+// and LpNormalization.
 #include "../registry.hpp"
 #include "../simd/simd.hpp"
 #include "heavy.hpp"
@@ -194,6 +195,72 @@ Status prepare_layer_norm(OpContext& context) {
   return {};
 }
 
+// Offsets of all elements of `dims` with `strides`.
+template <class F>
+void each_offset(const Dims& dims, const Dims& strides, F&& f) {
+  const Walk walk(dims, {strides});
+  const size_t inner = walk.rank() ? 1 : 0;
+  const int64_t run = inner ? walk.dims.back() : 1, step = inner ? walk.strides[0].back() : 0;
+  for_runs<1>(walk, inner, 0, walk.count() / std::max<int64_t>(1, run), [&](int64_t, const int64_t* at) {
+    for (int64_t i = 0; i < run; ++i) f(at[0] + i * step);
+  });
+}
+
+template <class In>
+struct MeanVarianceKernel {
+  Dims kept, kept_strides, reduced, reduced_strides;
+  void operator()(const Run& run) const {
+    const In* x = run.in<In>(0);
+    In* y = run.out<In>(0);
+    Dims starts;
+    each_offset(kept, kept_strides, [&](int64_t at) { starts.push_back(at); });
+    const int64_t n = product(reduced);
+    if (n == 0) return;
+    run.parallel(int64_t(starts.size()), grain_of(double(n) * 4), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const In* from = x + starts[size_t(i)];
+        In* to = y + starts[size_t(i)];
+        double sum = 0, squares = 0;
+        each_offset(reduced, reduced_strides,
+                    [&](int64_t at) { sum += double(Compute<In>::load(from[at])); });
+        const double mean = sum / double(n);
+        each_offset(reduced, reduced_strides, [&](int64_t at) {
+          const double value = double(Compute<In>::load(from[at])) - mean;
+          squares += value * value;
+        });
+        // The definition adds epsilon to the deviation, not to the variance.
+        const double deviation = std::sqrt(squares / double(n)) + 1e-9;
+        each_offset(reduced, reduced_strides, [&](int64_t at) {
+          to[at] =
+              Compute<In>::store(compute_t<In>((double(Compute<In>::load(from[at])) - mean) / deviation));
+        });
+      }
+    });
+  }
+};
+
+Status prepare_mean_variance(OpContext& context) {
+  const Dims& x = context.dims(0);
+  std::vector<bool> is_reduced(x.size(), false);
+  const auto given = context.attr().ints("axes");
+  for (const int64_t wanted : given ? *given : std::vector<int64_t>{0, 2, 3}) {
+    BELAY_ASSIGN(const size_t axis, context.axis(wanted, x.size(), "axes"));
+    is_reduced[axis] = true;
+  }
+  const Dims strides = dense_strides(x);
+  BELAY_TRY(context.output(0, context.dtype(0), x));
+  context.cost_ns(double(context.count(0)) * 4);
+  dispatch<kFloats>(context.dtype(0), [&](auto tag) {
+    MeanVarianceKernel<typename decltype(tag)::type> kernel;
+    for (size_t d = 0; d < x.size(); ++d) {
+      (is_reduced[d] ? kernel.reduced : kernel.kept).push_back(x[d]);
+      (is_reduced[d] ? kernel.reduced_strides : kernel.kept_strides).push_back(strides[d]);
+    }
+    context.kernel(std::move(kernel));
+  });
+  return {};
+}
+
 template <class In>
 struct LpNormKernel {
   int64_t outer = 1, n = 1, inner = 1, p = 2;
@@ -246,6 +313,10 @@ void add_layer_norm(Registry& registry) {
                      .min_inputs = 2,
                      .max_inputs = 3,
                      .max_outputs = 3,
+                     .in_place = InPlace::kFirst});
+  registry.add(OpDef{.op = "MeanVarianceNormalization",
+                     .prepare = prepare_mean_variance,
+                     .types = {kFloats},
                      .in_place = InPlace::kFirst});
   registry.add(OpDef{
       .op = "LpNormalization", .prepare = prepare_lp_norm, .types = {kFloats}, .in_place = InPlace::kFirst});
