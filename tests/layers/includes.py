@@ -46,7 +46,8 @@ ABI_EXTERNAL = {"stdint.h", "stddef.h"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|("(?:\\.|[^"\\\n])*")', re.DOTALL)
-SOURCES = {".c", ".cc", ".cpp", ".h", ".hpp"}
+SOURCES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
+SYSTEM = {"sys", "linux"}  # folders of the system's own headers
 
 
 def includes(text):
@@ -135,7 +136,7 @@ def check_include(sources, includer, row, quote, name):
     if below(folder, "sdk/include/belay/abi"):
         return None if name in ABI_EXTERNAL else f"includes <{name}>; the ABI needs {', '.join(sorted(ABI_EXTERNAL))} only"
     vendor = name.split("/")[0] if "/" in name else re.sub(r"\.(h|hpp)$", "", name)
-    if third_party is None or vendor in third_party or vendor == "sys":
+    if third_party is None or vendor in third_party or vendor in SYSTEM:
         return None
     if "/" in name or vendor in {v for _, _, vendors in TABLE for v in vendors or []}:
         return f"includes <{name}>; {folder} may use {', '.join(third_party) or 'no third-party library'}"
