@@ -1,5 +1,6 @@
 #include "plan/host_exec.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace belay::plan {
@@ -43,6 +44,17 @@ const uint32_t kNeverCancelled = 0;
 
 }  // namespace
 
+bool moves_strings(const ir::Env& env, const ir::Node& node) {
+  const auto is_string = [&](ir::ValueId value) { return env.type(value).dtype == BELAY_DT_STRING; };
+  if (std::none_of(node.inputs.begin(), node.inputs.end(), is_string)) return false;
+  static const std::set<std::string_view> ops = {
+      "Identity",        "Reshape",      "Flatten",      "Squeeze",        "Unsqueeze", "Transpose",
+      "Concat",          "Split",        "Slice",        "Gather",         "Expand",    "GatherElements",
+      "GatherND",        "Tile",         "Where",        "ScatterND",      "Compress",  "Scatter",
+      "ReverseSequence", "DepthToSpace", "SpaceToDepth", "ScatterElements"};
+  return node.domain.empty() && ops.contains(node.op);
+}
+
 Status run_on_host(const Hal& hal, const belay_kernel& kernel, std::span<const uint64_t> args,
                    const OutputFn& out) {
   HostRun run;
@@ -66,7 +78,8 @@ Result<HostKernel> prepare_on_host(const Hal& hal, const ir::Env& env, const ir:
   for (const ir::ValueId value : node.outputs)
     if (value != BELAY_NONE) needed.insert(value);
   const ir::Node* const nodes[] = {&node};
-  BELAY_ASSIGN(const Image image, make_image(env, nodes, needed, pool));
+  const Strings strings = moves_strings(env, node) ? Strings::kOpaque : Strings::kAsTheyAre;
+  BELAY_ASSIGN(const Image image, make_image(env, nodes, needed, pool, strings));
   BELAY_ASSIGN(const Choice choice, choose_claims(hal, image, needed, providers, device));
   if (choice.claims.size() != 1) {
     std::string why = providers.empty() ? "there is no provider of kernels for the host" : "";

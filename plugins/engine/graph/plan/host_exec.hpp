@@ -29,6 +29,10 @@ Result<HostKernel> prepare_on_host(const Hal& hal, const ir::Env& env, const ir:
                                    std::span<const Provider> providers, const belay_device_info& device,
                                    ConstantPool& pool, uint64_t precision, std::vector<ir::ValueId>* wanted);
 
+// Whether string tensors are opaque elements to the node: it moves elements and looks at none that may be
+// strings.
+bool moves_strings(const ir::Env& env, const ir::Node& node);
+
 // The outputs of a node whose inputs are constants of `env`; nothing where it cannot be run or would be
 // larger than its inputs by more than `limit` bytes. Output types were inferred.
 std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, const ir::Env& env,

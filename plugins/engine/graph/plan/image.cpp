@@ -9,7 +9,8 @@ namespace {
 
 class Freezer {
  public:
-  Freezer(const ir::Env& env, ConstantPool& pool) : env_(env), pool_(pool) {}
+  Freezer(const ir::Env& env, ConstantPool& pool, Strings strings)
+      : env_(env), pool_(pool), opaque_(strings == Strings::kOpaque) {}
 
   Result<Image> run(std::span<const ir::Node* const> nodes, const std::set<ir::ValueId>& needed) {
     std::set<ir::ValueId> made;
@@ -46,7 +47,10 @@ class Freezer {
     const ir::Type& type = env_.types[value];
     uint32_t constant = BELAY_NONE;
     const ir::ConstantPtr& known = env_.constants[value];
-    if (known && !made.contains(value)) {
+    const bool text = known && known->dtype == BELAY_DT_STRING;
+    if (text && !opaque_ && !made.contains(value)) {
+      constant = add_tensor(*known);
+    } else if (known && !text && !made.contains(value)) {
       constant = builder_.add_constant_at("", known->dtype, known->dims, 0, constant_bytes_, known->bytes);
       constant_bytes_ += (known->bytes + 63) / 64 * 64;
     }
@@ -75,7 +79,8 @@ class Freezer {
       ir::Dims dims = type.dims;
       for (int64_t& dim : dims)
         if (dim < 0) dim = -1;
-      return builder_.tensor_type(type.dtype, dims);
+      const bool opaque = opaque_ && type.dtype == BELAY_DT_STRING;
+      return builder_.tensor_type(opaque ? uint32_t(BELAY_DT_COMPLEX128) : type.dtype, dims);
     }
     if ((type.kind != BELAY_TYPE_SEQUENCE && type.kind != BELAY_TYPE_OPTIONAL) || !type.element)
       return BELAY_NONE;
@@ -143,6 +148,7 @@ class Freezer {
 
   const ir::Env& env_;
   ConstantPool& pool_;
+  const bool opaque_;
   belay::graph::Builder builder_;
   Image image_;
   std::set<std::string> names_;
@@ -152,8 +158,8 @@ class Freezer {
 }  // namespace
 
 Result<Image> make_image(const ir::Env& env, std::span<const ir::Node* const> nodes,
-                         const std::set<ir::ValueId>& needed, ConstantPool& pool) {
-  return Freezer(env, pool).run(nodes, needed);
+                         const std::set<ir::ValueId>& needed, ConstantPool& pool, Strings strings) {
+  return Freezer(env, pool, strings).run(nodes, needed);
 }
 
 }  // namespace belay::plan

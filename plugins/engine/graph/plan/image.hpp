@@ -20,9 +20,14 @@ struct Image {
   belay_span span() const { return {bytes.data(), bytes.size()}; }
 };
 
+// How string tensors are shown. As opaque elements they have the element type complex128, which is as large
+// as a belay_str and is only ever moved, and none is a constant: so kernels that move elements move strings.
+enum class Strings { kAsTheyAre, kOpaque };
+
 // `nodes` are in topological order; values in `needed` are outputs of the image's graph, and what no node
 // makes are inputs. Values are resolved through the environment's aliases.
 Result<Image> make_image(const ir::Env& env, std::span<const ir::Node* const> nodes,
-                         const std::set<ir::ValueId>& needed, ConstantPool& pool);
+                         const std::set<ir::ValueId>& needed, ConstantPool& pool,
+                         Strings strings = Strings::kAsTheyAre);
 
 }  // namespace belay::plan

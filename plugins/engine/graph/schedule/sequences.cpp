@@ -13,22 +13,6 @@ uint64_t width_of(uint32_t dtype) {
   return info && info->bits % 8 == 0 ? info->bits / 8 : 0;
 }
 
-// A tensor of any element type with a whole number of bytes; strings are their belay_str.
-Result<Value> make_any(StoragePool& pool, const Value& like, ir::Dims dims) {
-  if (like.dtype != BELAY_DT_STRING) return make_tensor(pool, like.dtype, std::move(dims));
-  const auto count = element_count(dims);
-  if (!count) return Status(Code::kInvalidArgument, "A tensor of strings overflows.");
-  BELAY_ASSIGN(StorageRef storage, pool.take_host(*count * sizeof(belay_str)));
-  Value out;
-  out.kind = BELAY_TYPE_TENSOR;
-  out.dtype = BELAY_DT_STRING;
-  out.dims = std::move(dims);
-  out.host = storage->host;
-  out.bytes = *count * sizeof(belay_str);
-  out.storage = std::move(storage);
-  return out;
-}
-
 // Texts of string elements lie in the memory of the values they came from: the result keeps those.
 void keep(Value& result, std::span<const Value> parts) {
   if (result.dtype == BELAY_DT_STRING)
@@ -225,7 +209,7 @@ Result<Value> join(StoragePool& pool, std::span<const Value> parts, int64_t axis
   uint64_t outer = 1, inner = width;
   for (int64_t i = 0; i < axis; ++i) outer *= uint64_t(dims[size_t(i)]);
   for (int64_t i = axis + 1; i < rank; ++i) inner *= uint64_t(dims[size_t(i)]);
-  BELAY_ASSIGN(Value out, make_any(pool, parts[0], std::move(dims)));
+  BELAY_ASSIGN(Value out, make_tensor(pool, parts[0].dtype, std::move(dims)));
   auto* to = static_cast<char*>(out.host);
   for (uint64_t o = 0; o < outer; ++o)
     for (const Value& part : parts) {
@@ -258,7 +242,7 @@ Result<Value> cut(StoragePool& pool, const Value& from, int64_t axis, int64_t be
     out.bytes = run;
     return out;
   }
-  BELAY_ASSIGN(Value out, make_any(pool, from, std::move(dims)));
+  BELAY_ASSIGN(Value out, make_tensor(pool, from.dtype, std::move(dims)));
   for (uint64_t o = 0; run && o < outer; ++o)
     std::memcpy(static_cast<char*>(out.host) + o * run,
                 static_cast<const char*>(from.host) + o * row + uint64_t(begin) * inner, run);

@@ -99,7 +99,12 @@ Value value_of(const ir::ConstantPtr& constant) {
 
 Result<Value> make_tensor(StoragePool& pool, uint32_t dtype, ir::Dims dims) {
   const auto count = element_count(dims);
-  const auto bytes = count ? dtype_bytes(dtype, *count) : std::nullopt;
+  const bool strings = dtype == BELAY_DT_STRING;
+  std::optional<uint64_t> bytes;
+  if (count && strings && *count <= UINT64_MAX / sizeof(belay_str))
+    bytes = *count * sizeof(belay_str);
+  else if (count && !strings)
+    bytes = dtype_bytes(dtype, *count);
   if (!bytes)
     return Status(Code::kInvalidArgument,
                   "A tensor of " + std::string(dtype_name(dtype)) + ir::dims_to_string(dims) + " overflows.");
@@ -111,7 +116,29 @@ Result<Value> make_tensor(StoragePool& pool, uint32_t dtype, ir::Dims dims) {
   out.host = storage->host;
   out.bytes = *bytes;
   out.storage = std::move(storage);
+  if (strings) std::fill_n(static_cast<belay_str*>(out.host), *count, belay_str{});
   return out;
+}
+
+void own_text(Value& value) {
+  if (value.items)
+    for (Value& item : *value.items) own_text(item);
+  if (!value.is_tensor() || value.dtype != BELAY_DT_STRING || !value.bytes) return;
+  struct Copy {
+    std::vector<belay_str> strings;
+    std::string text;
+  };
+  auto copy = std::make_shared<Copy>();
+  const std::span<const belay_str> from(static_cast<const belay_str*>(value.host), value.count());
+  for (const belay_str& element : from) copy->text.append(element.ptr, element.len);
+  const char* at = copy->text.data();
+  for (const belay_str& element : from) {
+    copy->strings.push_back({at, element.len});
+    at += element.len;
+  }
+  value.host = copy->strings.data();
+  value.storage = {};
+  value.keeper = std::move(copy);
 }
 
 Value make_sequence(std::vector<Value> items) {

@@ -91,8 +91,11 @@ struct Value {
 
 // The constant's bytes as a value; strings become belay_str.
 Value value_of(const ir::ConstantPtr& constant);
-// A dense tensor of the host with undefined contents. Not for strings.
+// A dense tensor of the host with undefined contents; of strings: its elements are empty.
 Result<Value> make_tensor(StoragePool& pool, uint32_t dtype, ir::Dims dims);
 Value make_sequence(std::vector<Value> items);
+// Gives string tensors (of a sequence, too) a copy of their text: it may lie in an input of the user or in a
+// constant of a plan, and the value is to outlive both.
+void own_text(Value& value);
 
 }  // namespace belay::schedule
