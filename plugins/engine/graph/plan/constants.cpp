@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace belay::plan {
 
@@ -25,62 +26,74 @@ const void* ConstantPool::readable(const ir::Constant& constant) {
   return copy->data;
 }
 
-Result<std::vector<ConstantPlace>> ConstantPool::place(const std::vector<ir::ConstantPtr>& constants) {
-  std::lock_guard lock(mutex_);
-  std::vector<std::pair<const ir::Constant*, uint64_t>> fresh;  // with their offsets
+// A new buffer with these constants; their places in it are added to `places`.
+Result<Buffer> ConstantPool::copy(const std::vector<const ir::Constant*>& constants, Places& places) const {
   uint64_t bytes = 0;
+  std::vector<uint64_t> offsets;
+  for (const ir::Constant* constant : constants) {
+    offsets.push_back(bytes);
+    bytes += (constant->bytes + 63) / 64 * 64;
+  }
+  Result<Buffer> made = Buffer::create(hal_, device_, bytes);
+  if (!made.ok()) return std::move(made).status().while_doing("placing constants");
+  Buffer& buffer = made.value();
+  std::vector<std::byte> staging(buffer.host ? 0 : bytes);
+  std::byte* to = buffer.host ? static_cast<std::byte*>(buffer.host) : staging.data();
+  for (size_t i = 0; i < constants.size(); ++i)
+    if (constants[i]->bytes) std::memcpy(to + offsets[i], constants[i]->data, constants[i]->bytes);
+  if (!buffer.host) {
+    belay_obj* raw = nullptr;
+    belay_hal_stream_req stream_req{};
+    stream_req.hdr.struct_size = sizeof stream_req;
+    BELAY_TRY(hal_.check(hal_.vt->stream_create(hal_.host, device_, &stream_req, &raw)));
+    const Stream stream(hal_, raw);
+    belay_copy_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.dst = buffer.object.get();
+    req.host_src = staging.data();
+    req.bytes = bytes;
+    belay_event done{};
+    BELAY_TRY(hal_.check(hal_.vt->copy(hal_.host, stream.get(), &req, &done)));
+    BELAY_TRY(hal_.check(hal_.vt->synchronize(hal_.host, done, BELAY_FOREVER)));
+  }
+  for (size_t i = 0; i < constants.size(); ++i)
+    places[constants[i]->key] = {host_visible_ ? buffer.host : nullptr, buffer.object.get(), bytes,
+                                 offsets[i]};
+  return made;
+}
+
+Result<std::vector<ConstantPlace>> ConstantPool::place(const std::vector<ir::ConstantPtr>& constants,
+                                                       std::vector<Buffer>& own) {
+  std::lock_guard lock(mutex_);
+  std::vector<const ir::Constant*> fresh, later;
+  std::set<uint64_t> seen;
   for (const ir::ConstantPtr& constant : constants) {
-    if (places_.contains(constant->key)) continue;
+    if (places_.contains(constant->key) || !seen.insert(constant->key).second) continue;
     if (borrowable(*constant)) {
       const belay_span source = sources_[constant->source];
       places_[constant->key] = {source.ptr, nullptr, source.len,
                                 uint64_t(constant->data - static_cast<const std::byte*>(source.ptr))};
       borrowed_ += constant->bytes;
-      continue;
+    } else {
+      (constant->key < first_later_ ? fresh : later).push_back(constant.get());
     }
-    places_[constant->key] = {};
-    fresh.emplace_back(constant.get(), bytes);
-    bytes += (constant->bytes + 63) / 64 * 64;
   }
   if (!fresh.empty()) {
-    Result<Buffer> made = Buffer::create(hal_, device_, bytes);
-    if (!made.ok()) {
-      for (const auto& [constant, offset] : fresh) places_.erase(constant->key);
-      return std::move(made).status().while_doing("placing constants");
-    }
-    Buffer& buffer = made.value();
-    std::vector<std::byte> staging(buffer.host ? 0 : bytes);
-    std::byte* to = buffer.host ? static_cast<std::byte*>(buffer.host) : staging.data();
-    for (const auto& [constant, offset] : fresh) {
-      std::memcpy(to + offset, constant->data, constant->bytes);
-      places_[constant->key] = {host_visible_ ? buffer.host : nullptr, buffer.object.get(), bytes, offset};
-      copied_ += constant->bytes;
-    }
-    if (!buffer.host) {
-      belay_obj* raw = nullptr;
-      belay_hal_stream_req stream_req{};
-      stream_req.hdr.struct_size = sizeof stream_req;
-      BELAY_TRY(hal_.check(hal_.vt->stream_create(hal_.host, device_, &stream_req, &raw)));
-      const Stream stream(hal_, raw);
-      belay_copy_req copy{};
-      copy.hdr.struct_size = sizeof copy;
-      copy.dst = buffer.object.get();
-      copy.host_src = staging.data();
-      copy.bytes = bytes;
-      belay_event done{};
-      BELAY_TRY(hal_.check(hal_.vt->copy(hal_.host, stream.get(), &copy, &done)));
-      BELAY_TRY(hal_.check(hal_.vt->synchronize(hal_.host, done, BELAY_FOREVER)));
-    }
+    BELAY_ASSIGN(Buffer buffer, copy(fresh, places_));
+    for (const ir::Constant* constant : fresh) copied_ += constant->bytes;
     buffers_.push_back(std::move(buffer));
   }
+  Places of_plan;
+  if (!later.empty()) {
+    BELAY_ASSIGN(Buffer buffer, copy(later, of_plan));
+    own.push_back(std::move(buffer));
+  }
   std::vector<ConstantPlace> out;
-  for (const ir::ConstantPtr& constant : constants) out.push_back(places_[constant->key]);
+  for (const ir::ConstantPtr& constant : constants) {
+    const auto at = of_plan.find(constant->key);
+    out.push_back(at == of_plan.end() ? places_.at(constant->key) : at->second);
+  }
   return out;
-}
-
-void ConstantPool::trim() {
-  std::lock_guard lock(mutex_);
-  copies_.clear();
 }
 
 uint64_t ConstantPool::copied_bytes() const {

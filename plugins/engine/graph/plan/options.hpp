@@ -11,9 +11,10 @@ namespace belay::plan {
 
 struct Options {
   uint64_t threads = 0;  // 0: the device's
+  uint64_t streams = 0;  // that kernels are spread over; 0: where it is worth it
   uint64_t precision = BELAY_PRECISION_FLOAT32;
   uint64_t plan_cache = 16;       // plans kept for each graph and each point where shapes depend on data
-  uint64_t plan_cache_bytes = 0;  // of kernels' packed constants and plans' own memory; 0: not bounded
+  uint64_t plan_cache_bytes = 0;  // of arenas, packed constants and programs of kept plans; 0: not bounded
   uint64_t max_contexts = 16;
   bool wait_for_context = true;  // false: RESOURCE_EXHAUSTED where all are taken
   bool fallback = true;          // nodes that no provider of the device claims go to the host
@@ -29,6 +30,7 @@ struct Options {
       return value < 0 ? otherwise : uint64_t(value);
     };
     out.threads = number("threads", out.threads);
+    out.streams = number("streams", out.streams);
     if (table["precision"].as_string() == "fast") out.precision = BELAY_PRECISION_FAST;
     out.plan_cache = number("plan_cache", out.plan_cache);
     out.plan_cache_bytes = number("plan_cache_bytes", out.plan_cache_bytes);

@@ -1,5 +1,6 @@
 #include "plan/program.hpp"
 
+#include "plan/lanes.hpp"
 #include "plan/memory.hpp"
 
 #include <belay/graph/view.hpp>
@@ -38,6 +39,7 @@ class ProgramMaker {
     BELAY_TRY(prepare_kernels());
     if (!stage_.unfit.empty()) return {};
     find_homes();
+    order();
     BELAY_TRY(place());
     return build();
   }
@@ -54,6 +56,7 @@ class ProgramMaker {
   }
 
   Status prepare_kernels() {
+    first_info_ = stage_.infos.size();
     for (const Claim* claim : claims_) {
       BELAY_ASSIGN(PreparedPtr kernel, prepare(target_.hal, image_, *claim, target_.info, target_.threads(),
                                                target_.options.precision));
@@ -99,6 +102,79 @@ class ProgramMaker {
     own_ = std::move(own);
   }
 
+  // Spreads the kernels over lanes, where that is wanted, and puts them into the order of their beginnings.
+  void order() {
+    LaneRequest req;
+    std::unordered_map<ir::ValueId, uint32_t> makers;
+    for (uint32_t k = 0; k < claims_.size(); ++k) {
+      req.cost_ns.push_back(stage_.kernels[k]->kernel().cost_ns);
+      for (const uint32_t value : claims_[k]->inputs)
+        if (value != BELAY_NONE)
+          if (const auto at = makers.find(root(image_.values[value])); at != makers.end())
+            req.edges.emplace_back(at->second, k);
+      for (const uint32_t value : claims_[k]->outputs)
+        if (value != BELAY_NONE) makers[root(image_.values[value])] = k;
+    }
+    const uint64_t streams = target_.options.streams;
+    req.lanes = uint32_t(std::min<uint64_t>(streams ? streams : target_.threads(), 64));
+    req.always = streams > 1;
+    lanes_ = spread(req);
+    if (!lanes_.parallel) return;
+    std::vector<uint32_t> position(claims_.size());
+    const auto claims = claims_;
+    const auto kernels = stage_.kernels;
+    const std::vector<KernelInfo> infos(stage_.infos.begin() + ptrdiff_t(first_info_), stage_.infos.end());
+    for (uint32_t i = 0; i < claims.size(); ++i) {
+      const uint32_t k = lanes_.order[i];
+      position[k] = i;
+      claims_[i] = claims[k];
+      stage_.kernels[i] = kernels[k];
+      stage_.infos[first_info_ + i] = infos[k];
+    }
+    for (const auto& [before, after] : req.edges)
+      dependencies_.emplace_back(position[before], position[after]);
+    if (streams) dependencies_.insert(dependencies_.end(), lanes_.chains.begin(), lanes_.chains.end());
+  }
+
+  // Places in the arena that more than one value takes, one after the other: what writes the next one waits
+  // for all that use the one before.
+  void add_reuse_dependencies() {
+    std::vector<std::vector<uint32_t>> users(buffers_.size());  // positions
+    std::vector<std::vector<uint32_t>> written(claims_.size());
+    for (uint32_t k = 0; k < claims_.size(); ++k) {
+      const auto use = [&](uint32_t value, bool write) {
+        if (value == BELAY_NONE) return;
+        const auto at = arena_of_.find(root(image_.values[value]));
+        if (at == arena_of_.end()) return;
+        users[at->second].push_back(k);
+        if (write) written[k].push_back(at->second);
+      };
+      for (const uint32_t value : claims_[k]->inputs) use(value, false);
+      for (const uint32_t value : claims_[k]->outputs) use(value, true);
+      if (const auto at = workspace_of_.find(k); at != workspace_of_.end()) {
+        users[at->second].push_back(k);
+        written[k].push_back(at->second);
+      }
+    }
+    std::map<uint64_t, std::pair<uint64_t, uint32_t>> owners;  // begin: end, buffer
+    for (uint32_t k = 0; k < claims_.size(); ++k)
+      for (const uint32_t buffer : written[k]) {
+        const uint64_t begin = places_.offsets[buffer], end = begin + buffers_[buffer].bytes;
+        if (begin == end) continue;
+        auto at = owners.upper_bound(begin);
+        if (at != owners.begin() && std::prev(at)->second.first > begin) --at;
+        while (at != owners.end() && at->first < end) {
+          const auto [from, piece] = *at;
+          for (const uint32_t user : users[piece.second])
+            if (user != k) dependencies_.emplace_back(user, k);
+          at = owners.erase(at);
+          if (from < begin) owners[from] = {begin, piece.second};
+          if (piece.first > end) owners[end] = piece;
+        }
+        owners[begin] = {end, buffer};
+      }
+  }
+
   uint32_t value_binding(ir::ValueId value) {
     const auto [at, fresh] = value_bindings_.try_emplace(value, uint32_t(stage_.bindings.size()));
     if (fresh) {
@@ -118,24 +194,26 @@ class ProgramMaker {
     std::vector<ir::ValueId> groups;
     for (uint64_t step = 0; step < claims_.size(); ++step) {
       const Claim& claim = *claims_[step];
+      const uint64_t end = lanes_.end[step];
       for (const uint32_t value : claim.outputs) {
         if (value == BELAY_NONE) continue;
         const ir::ValueId group = root(image_.values[value]);
         if (!in_arena(group) || arena_of_.contains(group)) continue;
         arena_of_[group] = uint32_t(buffers_.size());
-        buffers_.push_back({bytes_of(group), step, step + 1});
+        buffers_.push_back({bytes_of(group), step, end});
         groups.push_back(group);
       }
       for (const uint32_t value : claim.inputs) {
         if (value == BELAY_NONE) continue;
         if (const auto at = arena_of_.find(root(image_.values[value])); at != arena_of_.end())
-          buffers_[at->second].end = step + 1;
+          buffers_[at->second].end = std::max(buffers_[at->second].end, end);
       }
       if ((*stage_.kernels[step])->workspace_bytes) {
         workspace_of_[step] = uint32_t(buffers_.size());
-        buffers_.push_back({(*stage_.kernels[step])->workspace_bytes, step, step + 1});
+        buffers_.push_back({(*stage_.kernels[step])->workspace_bytes, step, end});
       }
     }
+    if (lanes_.parallel) find_other_ends();
     for (uint64_t step = 0; step < claims_.size(); ++step) add_in_place(step, in_place);
     BELAY_ASSIGN(places_, place_buffers(target_.hal, buffers_, in_place));
     const uint64_t limit =
@@ -149,19 +227,46 @@ class ProgramMaker {
     return {};
   }
 
-  void add_in_place(uint64_t step, std::vector<belay_pair>& out) const {
+  // When all uses of a buffer but the last to begin have ended.
+  void find_other_ends() {
+    last_user_.resize(buffers_.size());
+    others_end_.resize(buffers_.size());
+    for (uint64_t step = 0; step < claims_.size(); ++step)
+      for (const auto* list : {&claims_[step]->outputs, &claims_[step]->inputs})
+        for (const uint32_t value : *list) {
+          if (value == BELAY_NONE) continue;
+          const auto at = arena_of_.find(root(image_.values[value]));
+          if (at == arena_of_.end() || last_user_[at->second] == step) continue;
+          uint64_t& end = others_end_[at->second];
+          end = std::max(end, buffers_[at->second].begin == step ? 0 : lanes_.end[last_user_[at->second]]);
+          last_user_[at->second] = step;
+        }
+  }
+
+  // Whether `step` is the last to use the buffer, and alone then; between lanes the buffer's life then ends
+  // with the beginning of `step`, as policies want it.
+  bool dies_in(uint64_t step, ArenaBuffer& buffer) {
+    if (!lanes_.parallel) return buffer.end == step + 1;
+    const size_t at = size_t(&buffer - buffers_.data());
+    if (last_user_[at] != step || others_end_[at] > step || buffer.begin == step) return false;
+    buffer.end = step + 1;
+    return true;
+  }
+
+  void add_in_place(uint64_t step, std::vector<belay_pair>& out) {
     const Claim& claim = *claims_[step];
     for (const belay_in_place& pair : claim.in_place) {
       const uint32_t in = claim.inputs[pair.input], result = claim.outputs[pair.output];
       if (in == BELAY_NONE || result == BELAY_NONE) continue;
       const ir::ValueId from = root(image_.values[in]), to = root(image_.values[result]);
       const auto a = arena_of_.find(from), b = arena_of_.find(to);
-      if (a == arena_of_.end() || b == arena_of_.end() || buffers_[a->second].end != step + 1) continue;
+      if (a == arena_of_.end() || b == arena_of_.end() || buffers_[b->second].begin != step) continue;
       // A value that the kernel reads by two arguments may be wanted by the other after it was overwritten.
       const auto same = [&](uint32_t value) {
         return value != BELAY_NONE && root(image_.values[value]) == from;
       };
       if (std::count_if(claim.inputs.begin(), claim.inputs.end(), same) > 1) continue;
+      if (!dies_in(step, buffers_[a->second])) continue;
       out.push_back({a->second, b->second});
     }
   }
@@ -181,7 +286,7 @@ class ProgramMaker {
         if (constant_at.try_emplace(id, constants.size()).second)
           constants.push_back(stage_.env.constants[id]);
       }
-    BELAY_ASSIGN(const std::vector<ConstantPlace> places, pool_.place(constants));
+    BELAY_ASSIGN(const std::vector<ConstantPlace> places, pool_.place(constants, stage_.constants));
     std::map<std::pair<const void*, const void*>, uint32_t> constant_bindings;
     uint32_t arena_binding = BELAY_NONE;
     const auto arena = [&] {
@@ -251,10 +356,22 @@ class ProgramMaker {
     req.nodes = pointers.data();
     req.node_count = pointers.size();
     req.binding_count = stage_.bindings.size();
+    std::vector<uint32_t> flat;
+    if (lanes_.parallel) {
+      add_reuse_dependencies();
+      dependencies_ = reduce(std::move(dependencies_), uint32_t(claims_.size()));
+      for (const auto& [before, after] : dependencies_) flat.insert(flat.end(), {before, after});
+      // Without any dependency a pointer must still be there: NULL would mean one after the other.
+      if (flat.empty()) flat.resize(2);
+      req.dependencies = flat.data();
+      req.dependency_count = dependencies_.size();
+    }
     belay_obj* program = nullptr;
     BELAY_TRY(
         target_.hal.check(target_.hal.vt->program_create(target_.hal.host, target_.device, &req, &program)));
     stage_.program = {target_.hal, program};
+    for (size_t k = 0; k < claims_.size(); ++k)  // as the request has it; drivers keep about as much
+      stage_.program_bytes += sizeof(belay_node) + args[k].size() * sizeof(belay_arg) + names[k].size();
     return {};
   }
 
@@ -272,6 +389,10 @@ class ProgramMaker {
   std::map<uint64_t, uint32_t> workspace_of_;
   std::vector<ArenaBuffer> buffers_;
   ArenaPlan places_;
+  size_t first_info_ = 0;  // of the program's kernels
+  Lanes lanes_;
+  Pairs dependencies_;                            // of positions
+  std::vector<uint64_t> last_user_, others_end_;  // by buffer
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "plan/program.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 namespace belay::plan {
@@ -277,7 +278,14 @@ void collect_nodes(const ir::Model& model, ir::GraphId graph, std::vector<const 
 
 }  // namespace
 
+Stage::Stage(ir::Env known)
+    : env(std::move(known)), id([] {
+        static std::atomic<uint64_t> last{0};
+        return last.fetch_add(1, std::memory_order_relaxed) + 1;
+      }()) {}
+
 Status Planner::check() const {
+  const ConstantPool::Use use(pool_);
   ir::Env env(model_);
   for (ir::ValueId i = 0; i < model_.values.size(); ++i)
     if (!env.constants[i]) env.types[i] = model_.values[i].type;
@@ -311,6 +319,13 @@ Status Planner::check() const {
         if (value != BELAY_NONE)
           known &= env.types[value].dtype != BELAY_DT_UNDEFINED && env.types[value].ranked;
       const std::string& why = reasons[node];
+      if (known && target_.options.fallback && moves_strings(env, *node)) {
+        const std::set<ir::ValueId> needed(node->outputs.begin(), node->outputs.end());
+        BELAY_ASSIGN(const Image image, make_image(env, {&node, 1}, needed, pool_, Strings::kOpaque));
+        BELAY_ASSIGN(const Choice choice,
+                     choose_claims(target_.hal, image, needed, target_.host_providers, target_.host_info));
+        known = choice.claims.empty();
+      }
       if (known)
         return {Code::kUnimplemented,
                 "No kernel runs " + describe_node(env, *node) + (why.empty() ? "." : ": " + why + ".")};
@@ -320,6 +335,7 @@ Status Planner::check() const {
 }
 
 Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> outputs) const {
+  const ConstantPool::Use use(pool_);
   std::set<ir::NodeId> on_host;
   std::map<ir::NodeId, std::set<ir::ValueId>> read_first;
   for (;;) {  // ends: each turn moves a node to the host or makes one wait for one more value
@@ -393,7 +409,11 @@ Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> o
       on_host.insert(stage->unfit.begin(), stage->unfit.end());
       continue;
     }
-    return stage;
+    // What is known of each value costs as much again as a small program.
+    stage->program_bytes += stage->env.types.size() * (sizeof(ir::Type) + sizeof(ir::ConstantPtr) + 8);
+    stage->bytes = sizeof(Stage) + stage->arena_bytes + stage->packed_bytes + stage->program_bytes;
+    for (const Buffer& buffer : stage->constants) stage->bytes += buffer.bytes;
+    return StagePtr(std::move(stage));
   }
 }
 

@@ -6,9 +6,6 @@
 
 #include "plan/host_exec.hpp"
 
-#include <list>
-#include <mutex>
-
 namespace belay::plan {
 
 // The device that an executable runs on, and what planning needs around it.
@@ -55,7 +52,7 @@ struct KernelInfo {  // for people
 };
 
 struct Stage {
-  explicit Stage(ir::Env known) : env(std::move(known)) {}
+  explicit Stage(ir::Env known);
 
   ir::Env env;  // what is known after the program
   std::vector<PreparedPtr> kernels;
@@ -71,11 +68,12 @@ struct Stage {
   std::vector<ir::NodeId>
       unfit;  // nodes whose kernels turned out to need the host lane: planning begins again
 
-  // Continuations by what the steps saw, the latest first.
-  std::mutex mutex;
-  std::list<std::pair<std::string, std::shared_ptr<Stage>>> next;
+  const uint64_t id;              // from 1, unique in the process
+  uint64_t program_bytes = 0;     // of the program and what is known of values
+  std::vector<Buffer> constants;  // those that planning computed and kernels read
+  uint64_t bytes = 0;             // that go with the plan
 };
-using StagePtr = std::shared_ptr<Stage>;
+using StagePtr = std::shared_ptr<const Stage>;
 
 // Where a stage begins.
 struct Seed {

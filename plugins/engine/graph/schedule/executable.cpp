@@ -14,11 +14,10 @@ Executable::Executable(std::unique_ptr<ir::Model> model, plan::Target target, Lo
       report_(std::move(report)),
       pool_(target_.hal, target_.device, target_.host_visible, model_->sources, target_.options.copy_weights),
       planner_(*model_, target_, pool_),
-      shared_{*model_, target_, planner_, counters_, {}, {}} {
-  for (ir::GraphId graph = 0; graph < model_->graphs.size(); ++graph) {
-    shared_.caches.push_back(std::make_unique<PlanCache>(target_.options.plan_cache, counters_));
+      plans_(target_.options.plan_cache, target_.options.plan_cache_bytes, counters_),
+      shared_{*model_, target_, planner_, plans_, {}} {
+  for (ir::GraphId graph = 0; graph < model_->graphs.size(); ++graph)
     shared_.captures.push_back(ir::captures_of(*model_, graph));
-  }
   for (const ir::ValueId value : model_->graphs[0].inputs) inputs_.push_back(io_of(value));
   for (size_t i = 0; i < model_->graphs[0].outputs.size(); ++i) {
     outputs_.push_back(io_of(model_->graphs[0].outputs[i]));
@@ -77,22 +76,19 @@ Status Executable::plan_ahead() {
       values[i].dtype = value.type.dtype;
       values[i].dims = value.type.dims;
     } else {
-      const Status status = planner_.check();
-      pool_.trim();
-      return status;
+      return planner_.check();
     }
     begin.emplace_back(inputs_[i].value, &values[i]);
   }
   Session session(shared_, nullptr);
   BELAY_ASSIGN(const plan::StagePtr stage, session.plan_for(0, begin, known));
-  remember(stage);
-  pool_.trim();
+  remember({stage});
   return {};
 }
 
-void Executable::remember(const plan::StagePtr& stage) {
+void Executable::remember(std::vector<plan::StagePtr> stages) {
   std::lock_guard lock(mutex_);
-  latest_ = stage;
+  latest_.swap(stages);  // what goes may end programs: after the lock
 }
 
 Result<std::unique_ptr<Context>> Executable::take_context() {
@@ -132,18 +128,31 @@ void Executable::give_back(std::unique_ptr<Context> context) {
   context_free_.notify_one();
 }
 
+// Results are the caller's, not activations.
+bool Executable::is_output(const plan::Stage& stage, const plan::Made& made) const {
+  for (const ir::ValueId output : model_->graphs[0].outputs)
+    if (std::find(made.members.begin(), made.members.end(), stage.env.resolve(output)) != made.members.end())
+      return true;
+  return false;
+}
+
 void Executable::stats(belay_executable_stats& out) const {
   std::lock_guard lock(mutex_);
   belay_executable_stats all{};
   all.nodes = model_->source_nodes;
-  if (latest_) {
-    all.kernels = latest_->infos.size();
-    for (const plan::KernelInfo& info : latest_->infos) all.fallback_kernels += info.fallback;
-    all.arena_bytes = latest_->arena_bytes;
-    all.live_bytes = latest_->live_bytes;
-    all.packed_bytes = latest_->packed_bytes;
+  // Programs of a run share one arena; what one stage makes for another lies beside it until the run ends.
+  uint64_t between = 0;
+  for (const plan::StagePtr& stage : latest_) {
+    all.kernels += stage->infos.size();
+    for (const plan::KernelInfo& info : stage->infos) all.fallback_kernels += info.fallback;
+    all.packed_bytes += stage->packed_bytes;
+    for (const plan::Made& made : stage->made)
+      if (!is_output(*stage, made)) between += made.bytes;
+    all.arena_bytes = std::max(all.arena_bytes, stage->arena_bytes);
+    all.live_bytes = std::max(all.live_bytes, stage->live_bytes + between);
   }
-  for (const auto& cache : shared_.caches) all.plans += cache->size();
+  all.arena_bytes += between;
+  all.plans = plans_.size();
   all.plan_hits = counters_.hits.load(std::memory_order_relaxed);
   all.plan_misses = counters_.misses.load(std::memory_order_relaxed);
   all.contexts = all_.size();
@@ -171,13 +180,13 @@ void Executable::describe(belay_sink sink) const {
   for (const PassCount& pass : report_.passes)
     json.open('{').member("name", pass.name).member("changes", pass.changes).member("ns", pass.ns).close('}');
   json.close(']').key("kernels").open('[');
-  plan::StagePtr latest;
+  std::vector<plan::StagePtr> latest;
   {
     std::lock_guard lock(mutex_);
     latest = latest_;
   }
-  if (latest)
-    for (const plan::KernelInfo& info : latest->infos)
+  for (const plan::StagePtr& stage : latest)
+    for (const plan::KernelInfo& info : stage->infos)
       json.open('{')
           .member("nodes", info.node)
           .member("op", info.op)
@@ -189,15 +198,18 @@ void Executable::describe(belay_sink sink) const {
           .boolean(info.fallback)
           .close('}');
   json.close(']').key("host_steps").open('[');
-  if (latest)
-    for (const plan::HostStep& step : latest->steps)
+  for (const plan::StagePtr& stage : latest)
+    for (const plan::HostStep& step : stage->steps)
       json.open('{')
           .member("kind", step.kind == plan::HostStep::kRead     ? "read"
                           : step.kind == plan::HostStep::kKernel ? "kernel"
                                                                  : "engine")
           .member("of", step.node ? step.node->label() : model_->value_label(step.value))
           .close('}');
-  json.close(']').member("waiting_nodes", latest ? latest->rest.size() : 0);
+  // Of a plan that has not run to its end, the nodes that are not planned yet.
+  json.close(']')
+      .member("stages", latest.size())
+      .member("waiting_nodes", latest.size() == 1 ? latest[0]->rest.size() : 0);
   json.key("memory")
       .open('{')
       .member("arena_bytes", stats.arena_bytes)

@@ -7,6 +7,7 @@
 #include <belay/abi/engine.h>
 
 #include <condition_variable>
+#include <thread>
 
 namespace belay::schedule {
 
@@ -52,14 +53,15 @@ class Executable {
   const ir::Model& model() const { return *model_; }
   const plan::Target& target() const { return target_; }
   const std::string& name() const { return report_.name; }
-  // The plan that stats and describe speak of.
-  void remember(const plan::StagePtr& stage);
+  // The plan that stats and describe speak of: the stages of a run, each once.
+  void remember(std::vector<plan::StagePtr> stages);
   static const belay_executable_vt& table();
 
  private:
   Executable(std::unique_ptr<ir::Model> model, plan::Target target, LoadReport report);
   Io io_of(ir::ValueId value) const;
   Status plan_ahead();
+  bool is_output(const plan::Stage& stage, const plan::Made& made) const;
 
   const std::unique_ptr<ir::Model> model_;
   const plan::Target target_;
@@ -67,6 +69,7 @@ class Executable {
   plan::ConstantPool pool_;
   plan::Planner planner_;
   PlanCounters counters_;
+  PlanCache plans_;
   Shared shared_;
   std::vector<Io> inputs_, outputs_;
   uint64_t weight_bytes_ = 0;
@@ -75,7 +78,7 @@ class Executable {
   std::condition_variable context_free_;
   std::vector<std::unique_ptr<Context>> idle_;
   std::vector<Context*> all_;
-  plan::StagePtr latest_;
+  std::vector<plan::StagePtr> latest_;
 };
 
 // One run at a time.
@@ -91,6 +94,8 @@ class Context {
   Result<const belay_datum*> output(uint64_t index);
   // Forgets what was set, for the next user.
   void reset();
+  // Returns when no asynchronous run goes on, but for one whose completion is what calls this.
+  void wait_for_run();
 
   Executable& executable() { return executable_; }
   // Read by stats while the context runs.
@@ -119,6 +124,7 @@ class Context {
   Result<Value> take_tensor(uint64_t index, const belay_tensor& tensor);
   Result<Value> take_datum(uint64_t index, const belay_datum& datum);
   Status check_type(uint64_t index, const Value& value) const;
+  Status check_symbols() const;
   Status prepare();
   Status rebind();
   Status run_frame();
@@ -141,6 +147,16 @@ class Context {
   bool collected_ = false;
   bool needs_recover_ = false;  // an asynchronous run failed
   std::vector<std::vector<uint32_t>> bindings_of_input_;
+
+  // Outlives the context: a completion may destroy that.
+  struct Pending {
+    std::mutex mutex;
+    std::condition_variable ended;
+    uint64_t runs = 0;
+    std::thread::id completing;  // the thread inside a completion
+  };
+  void complete(belay_status status);
+  const std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();
   belay_completion waiting_{};
 };
 

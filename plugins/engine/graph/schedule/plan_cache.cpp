@@ -4,35 +4,92 @@
 
 namespace belay::schedule {
 
-Result<plan::StagePtr> PlanCache::find(const std::string& key,
+// Plans that go are freed after the lock is given back: they end programs and kernels.
+Result<plan::StagePtr> PlanCache::find(uint64_t place, const std::string& key,
                                        const std::function<Result<plan::StagePtr>()>& build) {
-  std::shared_ptr<Entry> entry;
+  std::shared_ptr<Building> plan;
+  std::vector<std::shared_ptr<Building>> dropped;
   {
-    std::lock_guard lock(mutex_);
-    const auto at =
-        std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return plan.first == key; });
-    if (at != plans_.end()) {
-      plans_.splice(plans_.begin(), plans_, at);
-    } else {
-      plans_.emplace_front(key, std::make_shared<Entry>());
-      if (plans_.size() > entries_) plans_.pop_back();
+    std::unique_lock lock(mutex_);
+    if (place < kRoots && !stages_.contains(place)) {  // it has gone; what continues it would stay for ever
+      lock.unlock();
+      counters_.misses.fetch_add(1, std::memory_order_relaxed);
+      return build();
     }
-    entry = plans_.front().second;
+    Place& here = places_[place];
+    if (const auto at = here.find(key); at != here.end()) {
+      plans_.splice(plans_.begin(), plans_, at->second);
+    } else {
+      if (here.size() >= entries_) {
+        const auto last = std::find_if(plans_.rbegin(), plans_.rend(),
+                                       [&](const Entry& entry) { return entry.place == place; });
+        drop(std::next(last).base(), dropped);
+      }
+      plans_.push_front({place, key, std::make_shared<Building>()});
+      places_[place].emplace(key, plans_.begin());
+    }
+    plan = plans_.front().plan;
   }
-  std::lock_guard building(entry->building);
-  if (entry->stage) {
+  std::lock_guard building(plan->mutex);
+  if (plan->stage) {
     counters_.hits.fetch_add(1, std::memory_order_relaxed);
-    return entry->stage;
+    return plan->stage;
   }
   counters_.misses.fetch_add(1, std::memory_order_relaxed);
   Result<plan::StagePtr> made = build();
-  if (made.ok()) entry->stage = *made;
+  std::lock_guard lock(mutex_);
+  const auto here = places_.find(place);
+  if (here == places_.end()) return made;
+  const auto at = here->second.find(key);
+  if (at == here->second.end() || at->second->plan != plan) return made;  // it had to go meanwhile
+  if (!made.ok()) {
+    drop(at->second, dropped);  // the next one tries again
+    return made;
+  }
+  plan->stage = *made;
+  at->second->stage = (*made)->id;
+  at->second->bytes = (*made)->bytes;
+  bytes_ += (*made)->bytes;
+  stages_.insert((*made)->id);
+  shrink(dropped);
   return made;
+}
+
+void PlanCache::drop(Entries::iterator entry, std::vector<std::shared_ptr<Building>>& dropped) {
+  std::vector<Entries::iterator> all{entry};
+  while (!all.empty()) {
+    const Entries::iterator at = all.back();
+    all.pop_back();
+    if (const auto below = places_.find(at->stage); at->stage && below != places_.end())
+      for (const auto& [key, child] : below->second) all.push_back(child);
+    const auto here = places_.find(at->place);
+    here->second.erase(at->key);
+    if (here->second.empty()) places_.erase(here);
+    bytes_ -= at->bytes;
+    stages_.erase(at->stage);
+    dropped.push_back(std::move(at->plan));
+    plans_.erase(at);
+  }
+}
+
+void PlanCache::shrink(std::vector<std::shared_ptr<Building>>& dropped) {
+  while (most_bytes_ && bytes_ > most_bytes_ && plans_.size() > 1) {
+    // What is being planned holds nothing yet, and the latest is about to be used.
+    const auto last = std::find_if(plans_.rbegin(), std::prev(plans_.rend()),
+                                   [](const Entry& entry) { return entry.bytes > 0; });
+    if (last == std::prev(plans_.rend())) return;
+    drop(std::next(last).base(), dropped);
+  }
 }
 
 uint64_t PlanCache::size() const {
   std::lock_guard lock(mutex_);
   return plans_.size();
+}
+
+uint64_t PlanCache::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
 }
 
 }  // namespace belay::schedule

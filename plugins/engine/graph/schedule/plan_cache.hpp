@@ -1,10 +1,13 @@
-// schedule/plan_cache.hpp: the plans of one graph, by what its inputs look like.
+// schedule/plan_cache.hpp: the plans of one executable, by what was seen where they begin.
 #pragma once
 
 #include "plan/stage.hpp"
 
 #include <atomic>
 #include <functional>
+#include <list>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace belay::schedule {
 
@@ -12,25 +15,48 @@ struct PlanCounters {
   std::atomic<uint64_t> hits{0}, misses{0};
 };
 
-// Keeps at most `entries`, the least recently used go; two threads that want two plans do not wait for each
-// other, two that want the same one plan it once. A plan in use stays alive with its users.
+// Plans form trees: the roots are the first stages of graphs, below a stage are the stages that continue it.
+// Keeps at most `entries` below each place, and `bytes` in all (0: not bounded); the least recently used go,
+// and with a stage all that continue it. Two threads that want two plans do not wait for each other, two that
+// want the same one plan it once. A plan in use stays alive with its users.
 class PlanCache {
  public:
-  PlanCache(uint64_t entries, PlanCounters& counters)
-      : entries_(entries ? entries : 1), counters_(counters) {}
+  PlanCache(uint64_t entries, uint64_t bytes, PlanCounters& counters)
+      : entries_(entries ? entries : 1), most_bytes_(bytes), counters_(counters) {}
 
-  Result<plan::StagePtr> find(const std::string& key, const std::function<Result<plan::StagePtr>()>& build);
+  // `place`: root_of(graph), or the id of the stage that ended.
+  Result<plan::StagePtr> find(uint64_t place, const std::string& key,
+                              const std::function<Result<plan::StagePtr>()>& build);
+  static uint64_t root_of(ir::GraphId graph) { return kRoots + graph; }
+
   uint64_t size() const;
+  uint64_t bytes() const;
 
  private:
-  struct Entry {
-    std::mutex building;
+  static constexpr uint64_t kRoots = uint64_t{1} << 63;  // above the ids of stages
+  struct Building {
+    std::mutex mutex;
     plan::StagePtr stage;
   };
-  const uint64_t entries_;
+  struct Entry {
+    uint64_t place;
+    std::string key;
+    std::shared_ptr<Building> plan;
+    uint64_t stage = 0, bytes = 0;  // of the plan, when it is there
+  };
+  using Entries = std::list<Entry>;
+  using Place = std::unordered_map<std::string, Entries::iterator>;
+
+  void drop(Entries::iterator entry, std::vector<std::shared_ptr<Building>>& dropped);
+  void shrink(std::vector<std::shared_ptr<Building>>& dropped);
+
+  const uint64_t entries_, most_bytes_;
   PlanCounters& counters_;
   mutable std::mutex mutex_;
-  std::list<std::pair<std::string, std::shared_ptr<Entry>>> plans_;  // the latest first
+  Entries plans_;                               // the latest first
+  std::unordered_map<uint64_t, Place> places_;  // none is empty
+  std::unordered_set<uint64_t> stages_;         // that are kept: only these have continuations
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace belay::schedule

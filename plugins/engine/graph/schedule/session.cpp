@@ -35,7 +35,7 @@ Result<plan::StagePtr> Session::plan_for(ir::GraphId graph,
       if (!default_value) key.append(reinterpret_cast<const char*>(at->second->data), at->second->bytes);
     }
   }
-  return shared_.caches[graph]->find(key, [&]() -> Result<plan::StagePtr> {
+  return shared_.plans.find(PlanCache::root_of(graph), key, [&]() -> Result<plan::StagePtr> {
     plan::Seed seed{ir::Env(shared_.model), {}, {}};
     for (const auto& [id, value] : inputs) {
       if (const auto at = known.find(id); at != known.end()) {
@@ -77,7 +77,7 @@ Result<std::vector<Value>> Session::call(ir::GraphId graph, std::span<const Valu
     if (!known.contains(id)) frame->set(id, *value);
   BELAY_TRY(frame->run(std::move(stage)));
   std::vector<Value> out;
-  for (const ir::ValueId output : body.outputs) out.push_back(frame->get(output));
+  for (const ir::ValueId output : body.outputs) own_text(out.emplace_back(frame->get(output)));
   frame->clear();
   idle.push_back(std::move(frame));
   return out;
@@ -95,6 +95,20 @@ Status Session::launch(belay_obj* program, std::span<const belay_binding> bindin
   if (const belay_status again = hal.vt->recover(hal.host, stream_); again != BELAY_OK)
     return std::move(status).while_doing("recovering the stream: " + hal.check(again).message());
   return status;
+}
+
+void Session::meet(const plan::StagePtr& stage) {
+  if (met_ < stages_.size() && stages_[met_] == stage) {  // as in the run before
+    ++met_;
+    return;
+  }
+  if (met_ == kMostStages) return;
+  for (size_t i = 0; i < met_; ++i)
+    if (stages_[i] == stage) return;
+  stages_.resize(met_);
+  stages_.push_back(stage);
+  ++met_;
+  stages_changed_ = true;
 }
 
 Result<const plan::Buffer*> Session::arena(uint64_t bytes) {
@@ -261,6 +275,7 @@ Status Frame::run(plan::StagePtr stage) {
   stage_ = std::move(stage);
   std::string key;
   for (;;) {
+    session_.meet(stage_);
     BELAY_TRY(launch());
     if (stage_->steps.empty()) return {};
     key.clear();
@@ -313,7 +328,7 @@ Status Frame::run_kernel(const plan::HostStep& step) {
     const ir::ValueId id = kernel.outputs[index];
     uint32_t dtype = stage_->env.types[id].dtype;
     if (dtype == BELAY_DT_UNDEFINED) dtype = session_.shared().model.values[id].type.dtype;
-    if (dtype == BELAY_DT_UNDEFINED || dtype == BELAY_DT_STRING) return nullptr;
+    if (dtype == BELAY_DT_UNDEFINED) return nullptr;
     Result<Value> made = make_tensor(session_.pool(), dtype, ir::Dims(dims.begin(), dims.end()));
     if (!made.ok()) return nullptr;
     slot(id) = std::move(made).value();
@@ -346,19 +361,16 @@ Status Frame::run_kernel(const plan::HostStep& step) {
 }
 
 Status Frame::follow(const std::string& key) {
-  const plan::StagePtr before = stage_;  // may be in no cache any more: it must outlive its lock
-  {
-    std::lock_guard lock(stage_->mutex);
-    for (auto at = stage_->next.begin(); at != stage_->next.end(); ++at)
-      if (at->first == key) {
-        stage_->next.splice(stage_->next.begin(), stage_->next, at);
-        session_.shared().counters.hits.fetch_add(1, std::memory_order_relaxed);
-        stage_ = at->second;
-        return {};
-      }
-  }
-  session_.shared().counters.misses.fetch_add(1, std::memory_order_relaxed);
-  plan::Seed seed{stage_->env, stage_->rest, stage_->available};
+  BELAY_ASSIGN(stage_, session_.shared().plans.find(stage_->id, key, [&]() -> Result<plan::StagePtr> {
+    plan::Seed seed{stage_->env, stage_->rest, stage_->available};
+    BELAY_TRY(learn(seed));
+    return session_.shared().planner.build(seed, session_.shared().model.graphs[graph_].outputs);
+  }));
+  return {};
+}
+
+// What the steps of the stage saw.
+Status Frame::learn(plan::Seed& seed) {
   for (const plan::HostStep& step : stage_->steps) {
     if (step.kind == plan::HostStep::kRead) {
       const Value& value = slot(step.value);
@@ -375,15 +387,6 @@ Status Frame::follow(const std::string& key) {
       seed.available.insert(id);
     }
   }
-  BELAY_ASSIGN(plan::StagePtr next,
-               session_.shared().planner.build(seed, session_.shared().model.graphs[graph_].outputs));
-  {
-    std::lock_guard lock(before->mutex);
-    before->next.emplace_front(key, next);
-    const uint64_t most = std::max<uint64_t>(1, session_.shared().target.options.plan_cache);
-    while (before->next.size() > most) before->next.pop_back();
-  }
-  stage_ = std::move(next);
   return {};
 }
 

@@ -15,8 +15,7 @@ struct Shared {
   const ir::Model& model;
   const plan::Target& target;
   plan::Planner& planner;
-  PlanCounters& counters;
-  std::vector<std::unique_ptr<PlanCache>> caches;  // by graph
+  PlanCache& plans;
   std::vector<std::vector<ir::ValueId>> captures;  // by graph
 };
 
@@ -54,6 +53,7 @@ class Frame {
   Status run_step(const plan::HostStep& step, std::string& key);
   Status run_kernel(const plan::HostStep& step);
   Status follow(const std::string& key);
+  Status learn(plan::Seed& seed);
   Value& slot(ir::ValueId value);
 
   Session& session_;
@@ -93,7 +93,13 @@ class Session {
   Status to_device(Value& value);
   // Runs a node that is the engine's own (control flow, sequences, optionals).
   Status run_engine_op(const ir::Node& node, Frame& frame, std::vector<Value>& outputs);
-  uint64_t arena_bytes() const { return arena_.bytes; }
+  // The stages of a run, each once, in the order they were first met.
+  void forget_stages() { stages_.clear(); }
+  void begin_run() { met_ = 0, stages_changed_ = false; }
+  void meet(const plan::StagePtr& stage);
+  bool stages_changed() const { return stages_changed_ || met_ != stages_.size(); }  // since the run before
+  std::vector<plan::StagePtr> stages() { return stages_.resize(met_), stages_; }
+  static constexpr size_t kMostStages = 64;  // a loop may meet a new one in each turn
 
  private:
   Shared& shared_;
@@ -101,6 +107,9 @@ class Session {
   StoragePool pool_;
   plan::Buffer arena_;
   std::map<ir::GraphId, std::vector<std::unique_ptr<Frame>>> idle_;  // frames of subgraphs, to be used again
+  std::vector<plan::StagePtr> stages_;  // of this run the first `met_`, then what is left of the one before
+  size_t met_ = 0;
+  bool stages_changed_ = false;
 };
 
 // Appends what a value looks like to a key: kind, element type, dims.

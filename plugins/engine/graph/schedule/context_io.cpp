@@ -1,0 +1,257 @@
+// What a caller gives a context: inputs, and memory for outputs.
+#include "schedule/executable.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+namespace belay::schedule {
+
+Status Context::check_type(uint64_t index, const Value& value) const {
+  const Executable::Io& want = executable_.inputs()[index];
+  const auto refuse = [&](const std::string& found, const std::string& expected) {
+    return Status(Code::kInvalidArgument, "Input '" + want.name + "' of '" + executable_.name() + "' is " +
+                                              found + ", expected " + expected + ".");
+  };
+  const auto kind_name = [](uint32_t kind) {
+    return kind == BELAY_TYPE_SEQUENCE   ? "a sequence"
+           : kind == BELAY_TYPE_OPTIONAL ? "an optional"
+           : kind == BELAY_TYPE_TENSOR   ? "a tensor"
+                                         : "a map";
+  };
+  // An optional input takes its element as it is, too.
+  if (want.kind && value.kind != want.kind && want.kind != BELAY_TYPE_OPTIONAL)
+    return refuse(kind_name(value.kind), kind_name(want.kind));
+  if (!value.is_tensor()) return {};
+  ir::Type expected = ir::Type::unranked(want.dtype);
+  if (want.kind == BELAY_TYPE_TENSOR && want.rank != BELAY_NONE)
+    expected = ir::Type::tensor(want.dtype, want.dims);
+  bool fits = want.dtype == BELAY_DT_UNDEFINED || value.dtype == want.dtype;
+  if (expected.ranked) {
+    fits &= value.dims.size() == want.dims.size();
+    for (size_t i = 0; fits && i < want.dims.size(); ++i)
+      fits = want.dims[i] < 0 || want.dims[i] == value.dims[i];
+  }
+  return fits ? Status() : refuse(ir::to_string(value.type()), ir::to_string(expected));
+}
+
+// Dims of one name are equal over all inputs.
+Status Context::check_symbols() const {
+  struct Seen {
+    size_t input, axis;
+  };
+  std::unordered_map<int64_t, Seen> seen;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const ir::Type& declared = executable_.model().values[executable_.inputs()[i].value].type;
+    const Value& value = inputs_[i].value;
+    if (!inputs_[i].set || !value.is_tensor() || !declared.is_tensor() || !declared.ranked) continue;
+    for (size_t axis = 0; axis < declared.dims.size() && axis < value.dims.size(); ++axis) {
+      const int64_t symbol = declared.dims[axis];
+      if (symbol > ir::kFirstSymbol) continue;
+      const auto [at, fresh] = seen.try_emplace(symbol, Seen{i, axis});
+      const Seen& other = at->second;
+      const int64_t size = inputs_[other.input].value.dims[other.axis];
+      if (fresh || size == value.dims[axis]) continue;
+      const auto describe = [&](size_t input, size_t of) {
+        const Value& tensor = inputs_[input].value;
+        return std::to_string(tensor.dims[of]) + " in axis " + std::to_string(of) + " of input '" +
+               executable_.inputs()[input].name + "' (" + ir::to_string(tensor.type()) + ")";
+      };
+      return {Code::kInvalidArgument,
+              "The dim '" + executable_.model().symbols[size_t(ir::kFirstSymbol - symbol)] + "' of '" +
+                  executable_.name() + "' is " + describe(other.input, other.axis) + " and " +
+                  describe(i, axis) + "; all must be equal."};
+    }
+  }
+  return {};
+}
+
+Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
+  const std::string label = "Input '" + executable_.inputs()[index].name + "'";
+  Value out;
+  out.kind = BELAY_TYPE_TENSOR;
+  out.dtype = tensor.dtype;
+  if (tensor.rank > BELAY_MAX_RANK)
+    return Status(Code::kInvalidArgument, label + " has rank " + std::to_string(tensor.rank) + ", at most " +
+                                              std::to_string(BELAY_MAX_RANK) + " are possible.");
+  out.dims.assign(tensor.dims, tensor.dims + tensor.rank);
+  const auto count = element_count(out.dims);
+  const bool strings = tensor.dtype == BELAY_DT_STRING;
+  const auto bytes = !count    ? std::nullopt
+                     : strings ? std::optional<uint64_t>(*count * sizeof(belay_str))
+                               : dtype_bytes(tensor.dtype, *count);
+  if (!bytes)
+    return Status(Code::kInvalidArgument, label + " is " + std::string(dtype_name(tensor.dtype)) +
+                                              ir::dims_to_string(out.dims) + ", which is no tensor.");
+  out.bytes = *bytes;
+  if (!out.bytes) return out;
+  bool dense = true;
+  if (tensor.strides) {
+    int64_t stride = 1;
+    for (size_t i = out.dims.size(); i-- > 0; stride *= out.dims[i])
+      if (out.dims[i] != 1 && tensor.strides[i] != stride) dense = false;
+  }
+  void* data = tensor.data;
+  const plan::Hal& hal = session_.hal();
+  if (!data && tensor.buffer) {
+    belay_hal_buffer_info info{};
+    info.hdr.struct_size = sizeof info;
+    BELAY_TRY(hal.check(hal.vt->buffer_info(hal.host, tensor.buffer, &info)));
+    if (tensor.offset > info.bytes || out.bytes > info.bytes - tensor.offset)
+      return Status(Code::kOutOfRange, label + " reaches past the end of its buffer.");
+    if (info.host) {
+      data = static_cast<char*>(info.host) + tensor.offset;
+    } else {
+      if (!dense) return Status(Code::kUnimplemented, label + " has strides and lies in device memory.");
+      out.buffer = tensor.buffer;
+      out.offset = tensor.offset;
+      return out;
+    }
+  }
+  if (!data) return Status(Code::kInvalidArgument, label + " has no data.");
+  if (dense && tensor.bytes && tensor.bytes < out.bytes)
+    return Status(Code::kOutOfRange, label + " has " + std::to_string(tensor.bytes) + " bytes, " +
+                                         ir::to_string(out.type()) + " needs " + std::to_string(out.bytes) +
+                                         ".");
+  if (dense && ir::is_aligned(data, tensor.dtype)) {
+    out.host = data;
+    return out;
+  }
+  const uint64_t width = out.bytes / *count;
+  if (!dense && width * *count != out.bytes)
+    return Status(Code::kUnimplemented, label + " has strides and elements of less than a byte.");
+  BELAY_ASSIGN(out.storage, session_.pool().take_host(out.bytes));
+  out.host = out.storage->host;
+  input_copied.fetch_add(out.bytes, std::memory_order_relaxed);
+  if (dense) {
+    std::memcpy(out.host, data, out.bytes);
+    return out;
+  }
+  std::vector<int64_t> at(out.dims.size(), 0);
+  int64_t from = 0;
+  for (uint64_t i = 0; i < *count; ++i) {
+    std::memcpy(static_cast<char*>(out.host) + i * width,
+                static_cast<const char*>(data) + from * int64_t(width), width);
+    for (size_t d = at.size(); d-- > 0;) {
+      from += tensor.strides[d];
+      if (++at[d] < out.dims[d]) break;
+      from -= tensor.strides[d] * at[d];
+      at[d] = 0;
+    }
+  }
+  return out;
+}
+
+Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum) {
+  if (datum.kind == BELAY_TYPE_TENSOR) {
+    if (!datum.tensor)
+      return Status(Code::kInvalidArgument,
+                    "Input '" + executable_.inputs()[index].name + "' is a tensor without a tensor.");
+    return take_tensor(index, *datum.tensor);
+  }
+  if (datum.kind != BELAY_TYPE_SEQUENCE && datum.kind != BELAY_TYPE_OPTIONAL)
+    return Status(Code::kUnimplemented,
+                  "Input '" + executable_.inputs()[index].name +
+                      "' is of a kind that no operator takes: " + std::to_string(datum.kind) + ".");
+  std::vector<Value> items;
+  for (uint64_t i = 0; i < datum.item_count; ++i) {
+    BELAY_ASSIGN(Value item, take_datum(index, *datum.items[i]));
+    items.push_back(std::move(item));
+  }
+  const uint32_t declared = executable_.inputs()[index].dtype;
+  Value out = make_sequence(std::move(items));
+  out.kind = datum.kind;
+  if (!out.dtype) out.dtype = declared;
+  return out;
+}
+
+Status Context::set_input(uint64_t index, const belay_datum* datum) {
+  if (index >= inputs_.size())
+    return {Code::kOutOfRange, "Input " + std::to_string(index) + " is not there: '" + executable_.name() +
+                                   "' has " + std::to_string(inputs_.size()) + "."};
+  Input& input = inputs_[index];
+  if (!datum) {
+    shapes_changed_ |= input.set;
+    input = {};
+    return {};
+  }
+  // The usual case first: a tensor that looks like the last one and can be used where it lies.
+  const belay_tensor* tensor = datum->kind == BELAY_TYPE_TENSOR ? datum->tensor : nullptr;
+  if (input.set && tensor && tensor->data && !tensor->strides && input.value.is_tensor() &&
+      !input.value.storage && input.value.host && tensor->dtype == input.value.dtype &&
+      tensor->rank == input.value.dims.size() && ir::is_aligned(tensor->data, tensor->dtype) &&
+      (!tensor->bytes || tensor->bytes >= input.value.bytes) &&
+      std::equal(input.value.dims.begin(), input.value.dims.end(), tensor->dims)) {
+    if (input.value.host == tensor->data) return {};
+    input.value.host = tensor->data;
+    if (simple_ && !memory_changed_ && !stage_->views.size() && !copies_) {
+      for (const uint32_t binding : bindings_of_input_[index]) frame_.bindings()[binding].host = tensor->data;
+      return {};
+    }
+    memory_changed_ = true;
+    return {};
+  }
+  BELAY_ASSIGN(Value value, take_datum(index, *datum));
+  BELAY_TRY(check_type(index, value));
+  const bool same = input.set && value.is_tensor() && input.value.is_tensor() &&
+                    value.dtype == input.value.dtype && value.dims == input.value.dims;
+  shapes_changed_ |= !same;
+  memory_changed_ = true;
+  input.value = std::move(value);
+  input.set = true;
+  return {};
+}
+
+Status Context::set_output(uint64_t index, const belay_tensor* tensor) {
+  if (index >= outputs_.size())
+    return {Code::kOutOfRange, "Output " + std::to_string(index) + " is not there: '" + executable_.name() +
+                                   "' has " + std::to_string(outputs_.size()) + "."};
+  Output& output = outputs_[index];
+  const std::string label = "Output '" + executable_.outputs()[index].name + "'";
+  if (!tensor) {
+    memory_changed_ |= output.user_data != nullptr;
+    output.user_data = nullptr;
+    output.user = {};
+    return {};
+  }
+  void* data = tensor->data;
+  if (!data && tensor->buffer) {
+    belay_hal_buffer_info info{};
+    info.hdr.struct_size = sizeof info;
+    const plan::Hal& hal = session_.hal();
+    BELAY_TRY(hal.check(hal.vt->buffer_info(hal.host, tensor->buffer, &info)));
+    if (!info.host) return {Code::kUnimplemented, label + ": the host cannot write to that buffer."};
+    if (tensor->offset > info.bytes || tensor->bytes > info.bytes - tensor->offset)
+      return {Code::kOutOfRange, label + " reaches past the end of its buffer."};
+    data = static_cast<char*>(info.host) + tensor->offset;
+  }
+  if (tensor->strides) return {Code::kUnimplemented, label + ": results are written dense, without strides."};
+  if (tensor->dtype == BELAY_DT_STRING)
+    return {Code::kUnimplemented, label + ": strings are given in memory of the context only."};
+  const ir::Dims dims(tensor->dims, tensor->dims + tensor->rank);
+  const auto count = element_count(dims);
+  const auto bytes = count ? dtype_bytes(tensor->dtype, *count) : std::nullopt;
+  if (!bytes) return {Code::kInvalidArgument, label + " is no tensor: " + ir::dims_to_string(dims) + "."};
+  if (tensor->bytes < *bytes)
+    return {Code::kOutOfRange, label + " has room for " + std::to_string(tensor->bytes) +
+                                   " bytes, it needs " + std::to_string(*bytes) + "."};
+  if (!data && *bytes) return {Code::kInvalidArgument, label + " has no memory."};
+  if (output.user_data == data && output.user.dtype == tensor->dtype && output.user_dims == dims) return {};
+  output.user = *tensor;
+  output.user_dims = dims;
+  output.user.dims = output.user_dims.data();
+  output.user_data = data ? data : &output;  // no bytes: any address will do, and none is read
+  memory_changed_ = true;
+  return {};
+}
+
+bool Context::overlaps_input(const void* data, uint64_t bytes) const {
+  const auto* begin = static_cast<const char*>(data);
+  for (const Input& input : inputs_) {
+    const auto* other = static_cast<const char*>(input.value.host);
+    if (other && begin < other + input.value.bytes && other < begin + bytes) return true;
+  }
+  return false;
+}
+
+}  // namespace belay::schedule
