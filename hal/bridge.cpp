@@ -43,6 +43,7 @@ void Mirrors::reached(void* user, belay_status status) {
                      "' was not told that work of another device ended: " + failure.message());
     }
   }
+  device.hal->host().table().status_release(&device.hal->host().table(), status);  // the driver took its sentence only
   --mirror.pending;
 }
 

@@ -183,8 +183,8 @@ Runtime::~Runtime() {
     if (Status ended = host_->plugins().unload(user.plugin, kUnloadDeadline); !ended.ok())
       host_->log().error("runtime", ended.message());
   }
+  host_->set_user(nullptr);  // what calls late is refused
   hal_.reset();
-  host_->set_user(nullptr);
   leases_.clear();
   host_.reset();
 }

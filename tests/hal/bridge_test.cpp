@@ -28,7 +28,6 @@ class BridgeTest : public HalTest {
     ON_CALL(*here_device_, timeline_signal)
         .WillByDefault([this](uint64_t timeline, uint64_t value, belay_status failure) {
           signals_.push_back({timeline, value, BELAY_STATUS_CODE(failure)});
-          host()->status_release(host(), failure);
           return Status();
         });
   }

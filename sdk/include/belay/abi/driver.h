@@ -115,8 +115,8 @@ struct belay_device_vt {
   /* Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT. [any] r */
   belay_status (*stream_create)(belay_obj*, const belay_stream_req*, belay_created* out) BELAY_NOEXCEPT;
   /* A timeline without a stream, advanced by the host: how the host joins waits between drivers. `value` only grows;
-   * `failure` other than 0 fails what waits. timeline_signal on an unknown id makes it. Null slots: the host blocks a
-   * thread instead. [any] o */
+   * `failure` other than 0 fails what waits; the status stays the caller's, its text is taken. timeline_signal on an
+   * unknown id makes it. Null slots: the host blocks a thread instead. [any] o */
   belay_status (*timeline_signal)(belay_obj*, uint64_t timeline, uint64_t value, belay_status failure) BELAY_NOEXCEPT;
   void (*timeline_destroy)(belay_obj*, uint64_t timeline) BELAY_NOEXCEPT;
   belay_status (*health)(belay_obj*, belay_health* inout) BELAY_NOEXCEPT; /* [any] r */
