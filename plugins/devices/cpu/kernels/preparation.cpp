@@ -159,14 +159,15 @@ namespace {
 belay_status run_ready(const Unit& unit, const belay_exec* exec, const uint64_t* args) {
   const uint32_t inputs = uint32_t(unit.signature.inputs.size()),
                  outputs = uint32_t(unit.signature.outputs.size());
-  if (!unit.resize) return unit.box->run(Run(exec, args, inputs, outputs, nullptr));
+  const bool has_workspace = unit.workspace_bytes != 0;
+  if (!unit.resize) return unit.box->run(Run(exec, args, inputs, outputs, nullptr, has_workspace));
   std::vector<void*> memory(outputs, nullptr);
   for (uint32_t o = 0; o < outputs; ++o) {
     if (!unit.signature.outputs[o].present || o >= unit.declared.size() || !unit.declared[o]) continue;
     memory[o] = exec->output(exec, o, unit.declared[o]->data(), uint32_t(unit.declared[o]->size()));
     if (!memory[o]) throw std::bad_alloc();
   }
-  return unit.box->run(Run(exec, args, inputs, outputs, memory.data()));
+  return unit.box->run(Run(exec, args, inputs, outputs, memory.data(), has_workspace));
 }
 
 // All inputs have bytes now: prepare with them as constants, for this run only.

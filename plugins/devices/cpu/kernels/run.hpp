@@ -14,8 +14,15 @@ namespace belay::cpu {
 
 class Run {
  public:
-  Run(const belay_exec* exec, const uint64_t* args, uint32_t inputs, uint32_t outputs, void* const* resized)
-      : exec_(exec), args_(args), inputs_(inputs), outputs_(outputs), resized_(resized) {}
+  // The word of the workspace is there only where one was asked for at prepare.
+  Run(const belay_exec* exec, const uint64_t* args, uint32_t inputs, uint32_t outputs, void* const* resized,
+      bool has_workspace)
+      : exec_(exec),
+        args_(args),
+        inputs_(inputs),
+        outputs_(outputs),
+        resized_(resized),
+        has_workspace_(has_workspace) {}
 
   // Null: the input is absent, or was said to be unused.
   template <class T>
@@ -28,9 +35,10 @@ class Run {
     if (i >= outputs_) return nullptr;
     return static_cast<T*>(resized_ ? resized_[i] : reinterpret_cast<void*>(args_[inputs_ + i]));
   }
+  // Null: none was asked for.
   template <class T>
   T* workspace() const {
-    return reinterpret_cast<T*>(args_[inputs_ + outputs_]);
+    return has_workspace_ ? reinterpret_cast<T*>(args_[inputs_ + outputs_]) : nullptr;
   }
   const uint64_t* args() const { return args_; }
   const belay_exec* exec() const { return exec_; }
@@ -91,6 +99,7 @@ class Run {
   const uint64_t* args_;
   uint32_t inputs_, outputs_;
   void* const* resized_;
+  bool has_workspace_;
 };
 
 // Items that take about 16 us on one thread, below which a second thread does not pay (waking one takes 7-9
