@@ -74,6 +74,9 @@ Status infer_if(Env& env, const Node& node) {
   const GraphId yes = node.graph_or_none("then_branch"), no = node.graph_or_none("else_branch");
   if (yes == BELAY_NONE || no == BELAY_NONE)
     return {Code::kInvalidArgument, "A branch of " + node.label() + " is missing."};
+  if (const Type& condition = env.type(node.input(0)); condition.is_tensor() && condition.dtype != BELAY_DT_UNDEFINED &&
+                                                       condition.dtype != BELAY_DT_BOOL)
+    return {Code::kInvalidArgument, "The condition of " + node.label() + " is " + to_string(condition) + ", want bool."};
   // Shapes that do not fit in a branch are told when it is taken: models guard such code by the condition.
   if (!infer_graph(env, yes).ok() || !infer_graph(env, no).ok()) return {};
   const Graph &a = env.model->graphs[yes], &b = env.model->graphs[no];
@@ -85,10 +88,25 @@ Status infer_if(Env& env, const Node& node) {
   return {};
 }
 
+// The axes along which Scan takes its inputs apart.
+Status check_scan_axes(const Env& env, const Node& node) {
+  const auto axes = node.ints("scan_input_axes");
+  const int64_t scanned = node.int_or("num_scan_inputs", 0), states = int64_t(node.inputs.size()) - scanned;
+  for (int64_t i = 0; axes && states >= 0 && i < scanned && i < int64_t(axes->size()); ++i) {
+    const Type& type = env.type(node.inputs[size_t(states + i)]);
+    const int64_t axis = (*axes)[size_t(i)], rank = int64_t(type.dims.size());
+    if (type.is_tensor() && type.ranked && (axis < -rank || axis >= rank))
+      return {Code::kInvalidArgument, "The scan input " + std::to_string(i) + " of " + node.label() + " has rank " +
+                                          std::to_string(rank) + ", scan_input_axes wants axis " + std::to_string(axis) + "."};
+  }
+  return {};
+}
+
 // Bodies of loops see their state with unknown dims: it may change its shape from one iteration to the next.
 Status infer_body(Env& env, const Node& node) {
   const GraphId body = node.graph_or_none("body");
   if (body == BELAY_NONE) return {Code::kInvalidArgument, "The body of " + node.label() + " is missing."};
+  if (node.is("Scan")) BELAY_TRY(check_scan_axes(env, node));
   const Graph& graph = env.model->graphs[body];
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const ValueId input = graph.inputs[i];
@@ -138,6 +156,11 @@ Status infer(Env& env, const Node& node) {
   const auto rule = rules().find(node.op);
   if (rule == rules().end()) return {};
   Infer at(env, node);
+  // What a shape is made of is a list or a number, never a matrix.
+  const uint64_t lists = shape_inputs(node);
+  for (size_t i = 0; i < node.inputs.size() && i < 64; ++i)
+    if ((lists >> i & 1) && at.has(i) && at.ranked(i) && at.rank(i) > 1)
+      return at.fail("input " + std::to_string(i) + " has rank " + std::to_string(at.rank(i)) + ", want 1");
   return rule->second(at);
 }
 
