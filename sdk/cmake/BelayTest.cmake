@@ -31,6 +31,11 @@ function(belay_add_test name)
   target_compile_definitions(test_${name} PRIVATE
     BELAY_TEST_PLUGIN_DIR="${PROJECT_BINARY_DIR}/lib/belay/plugins"
     BELAY_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}" BELAY_TEST_ROOT="${PROJECT_SOURCE_DIR}")
+  # A test's own sources: mocks take long to optimise and longer to check for undefined behaviour, and run for a moment.
+  target_compile_options(test_${name} PRIVATE -O0)
+  if(BELAY_SANITIZE MATCHES "undefined")
+    target_compile_options(test_${name} PRIVATE -fno-sanitize=undefined)
+  endif()
   set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   list(TRANSFORM arg_PLUGINS PREPEND belay_plugin_)
   if(arg_PLUGINS)

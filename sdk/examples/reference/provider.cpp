@@ -6,6 +6,8 @@
 #include <belay/abi/kernel_provider.h>
 #include <belay/plugin.hpp>
 
+#include <set>
+
 namespace reference {
 
 const Table& operators() {
@@ -80,6 +82,11 @@ constexpr Refused kRefused[] = {
     {"ScatterElements", "reduction", "min"},
 };
 
+// Operators that only move elements take complex numbers too.
+const std::set<std::string_view> kMoves{
+    "Identity", "Reshape",        "Flatten",  "Squeeze", "Unsqueeze", "Transpose", "Concat", "Split", "Slice",
+    "Gather",   "GatherElements", "GatherND", "Expand",  "Tile",      "Where",     "Shape",  "Size"};
+
 // Why a node cannot be run here; empty when it can.
 std::string refusal(const View& view, const NodeView& node) {
   if (!node.domain().empty())
@@ -100,7 +107,9 @@ std::string refusal(const View& view, const NodeView& node) {
       const Tensor probe{dtype, {}, nullptr};
       const bool integer = dtype == BELAY_DT_BOOL || (dtype >= BELAY_DT_UINT8 && dtype <= BELAY_DT_INT64) ||
                            dtype == BELAY_DT_UINT32 || dtype == BELAY_DT_UINT64;
-      if (!integer && !probe.is_float())
+      const bool moved =
+          (dtype == BELAY_DT_COMPLEX64 || dtype == BELAY_DT_COMPLEX128) && kMoves.contains(node.op());
+      if (!integer && !probe.is_float() && !moved)
         return "element type " + std::string(belay::dtype_name(dtype)) + " of '" +
                std::string(view.string(view.values()[value].name)) +
                "' is not served by the reference device";
