@@ -82,7 +82,8 @@ constexpr Refused kRefused[] = {
     {"ScatterElements", "reduction", "min"},
 };
 
-// Operators that only move elements take complex numbers too.
+// Operators that only move elements take complex numbers and strings too; strings reach a kernel as elements
+// of 16 bytes.
 const std::set<std::string_view> kMoves{
     "Identity", "Reshape",        "Flatten",  "Squeeze", "Unsqueeze", "Transpose", "Concat", "Split", "Slice",
     "Gather",   "GatherElements", "GatherND", "Expand",  "Tile",      "Where",     "Shape",  "Size"};
@@ -108,7 +109,8 @@ std::string refusal(const View& view, const NodeView& node) {
       const bool integer = dtype == BELAY_DT_BOOL || (dtype >= BELAY_DT_UINT8 && dtype <= BELAY_DT_INT64) ||
                            dtype == BELAY_DT_UINT32 || dtype == BELAY_DT_UINT64;
       const bool moved =
-          (dtype == BELAY_DT_COMPLEX64 || dtype == BELAY_DT_COMPLEX128) && kMoves.contains(node.op());
+          kMoves.contains(node.op()) &&
+          (dtype == BELAY_DT_STRING || dtype == BELAY_DT_COMPLEX64 || dtype == BELAY_DT_COMPLEX128);
       if (!integer && !probe.is_float() && !moved)
         return "element type " + std::string(belay::dtype_name(dtype)) + " of '" +
                std::string(view.string(view.values()[value].name)) +
