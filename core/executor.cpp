@@ -66,7 +66,10 @@ struct Executor::State {
     pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals are the application's
     Status status;
     try {
-      pool.threads.emplace_back([&pool] { pool.loop.run(); });
+      pool.threads.emplace_back([&pool] {
+        pthread_setname_np(pthread_self(), "belay-executor");
+        pool.loop.run();
+      });
     } catch (const std::exception& error) {
       if (pool.threads.empty())
         status = {Code::kResourceExhausted,

@@ -112,8 +112,9 @@ core::Schema runtime_schema() {
              .max = 65536},
        Field{.key = "contexts_full",
              .type = FieldType::kString,
-             .default_value = "\"wait\"",
-             .doc = "what a caller gets when all contexts are taken: its turn, or RESOURCE_EXHAUSTED",
+             .default_value = "\"error\"",
+             .doc = "what a caller gets when all contexts are taken: RESOURCE_EXHAUSTED, or its turn, which "
+                    "never comes to a thread that holds them itself",
              .choices = {"wait", "error"}},
        Field{.key = "fallback",
              .type = FieldType::kString,

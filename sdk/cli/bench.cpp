@@ -9,6 +9,7 @@
 #include <chrono>
 #include <fstream>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace belay::cli {
@@ -104,6 +105,8 @@ Exit bench(const BenchOptions& options, Output& output) {
   check_model_file(options.model);
   std::vector<std::string> sets;
   if (options.threads) sets.push_back("engine.threads=" + std::to_string(*options.threads));
+  if (options.callers > 1)  // each keeps a context
+    sets.push_back("engine.max_contexts=" + std::to_string(options.callers));
   const Runtime runtime(options.common, sets);
   runtime.check_device(options.common.device);
   const uint64_t rss_before = peak_rss();
@@ -119,7 +122,15 @@ Exit bench(const BenchOptions& options, Output& output) {
   Load load{model, inputs, options};
   std::vector<Caller> callers(options.callers);
   std::vector<std::thread> threads;
-  for (Caller& caller : callers) threads.emplace_back(call, std::ref(load), std::ref(caller));
+  try {
+    for (Caller& caller : callers) threads.emplace_back(call, std::ref(load), std::ref(caller));
+  } catch (const std::system_error& error) {
+    load.go = load.stop = true;
+    for (std::thread& thread : threads) thread.join();
+    fail(Stage::kModel, {Code::kResourceExhausted, "Of " + std::to_string(options.callers) + " callers " +
+                                                       std::to_string(threads.size()) + " got a thread: " +
+                                                       error.code().message() + "."});
+  }
   Progress progress(output, "bench", uint64_t(options.seconds * 1000));
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   while (load.ready + load.done < options.callers) pause();

@@ -78,6 +78,8 @@ struct HostDatum {
 class DatumView {
  public:
   explicit DatumView(const HostDatum& datum);
+  DatumView(DatumView&&) = default;
+  DatumView& operator=(DatumView&&) = default;  // a copy would lead to the parts of the original
   const belay_datum* get() const { return root_; }
   const belay_tensor* tensor() const { return root_->tensor; }  // null unless it is a tensor
 

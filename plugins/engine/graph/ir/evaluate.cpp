@@ -396,7 +396,9 @@ std::optional<std::vector<ConstantPtr>> evaluate_small(const Env& env, const Nod
     return std::nullopt;
   }
   const Type& type = env.type(node.output(0));
-  if (!type.concrete() || element_count(type.dims).value_or(UINT64_MAX) > kSmallElements) return std::nullopt;
+  if (!find_dtype(type.dtype) || !type.concrete() ||
+      element_count(type.dims).value_or(UINT64_MAX) > kSmallElements)
+    return std::nullopt;
   if (op == "Shape" || op == "Size") {  // only the dims of their input matter
     const Type& of = env.type(node.input(0));
     if (!of.concrete()) return std::nullopt;
@@ -412,7 +414,7 @@ std::optional<std::vector<ConstantPtr>> evaluate_small(const Env& env, const Nod
   for (const ValueId input : node.inputs) {
     if (input == BELAY_NONE) continue;
     const Constant* at = env.constant(input);
-    if (!at || at->count() > kSmallElements || at->dtype == BELAY_DT_STRING ||
+    if (!at || at->count() > kSmallElements || at->dtype == BELAY_DT_STRING || !find_dtype(at->dtype) ||
         find_dtype(at->dtype)->bits % 8 || !is_aligned(at->data, at->dtype))
       return std::nullopt;
   }

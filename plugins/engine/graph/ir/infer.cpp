@@ -145,6 +145,18 @@ Status infer_body(Env& env, const Node& node) {
   return {};
 }
 
+// Rules and kernels take the numbers of element types as they stand.
+Status check_element_types(Infer& at) {
+  for (const char* name : {"to", "dtype", "output_dtype", "output_datatype", "stash_type"}) {
+    const Attribute* attribute = at.node().find(name);
+    if (!attribute || attribute->kind != BELAY_ATTR_INT) continue;
+    const int64_t value = at.node().int_or(name, 0);
+    if (value && (value < 0 || value > UINT32_MAX || !find_dtype(uint32_t(value))))
+      return at.fail("attribute '" + std::string(name) + "' is no element type: " + std::to_string(value));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status infer(Env& env, const Node& node) {
@@ -161,6 +173,7 @@ Status infer(Env& env, const Node& node) {
   for (size_t i = 0; i < node.inputs.size() && i < 64; ++i)
     if ((lists >> i & 1) && at.has(i) && at.ranked(i) && at.rank(i) > 1)
       return at.fail("input " + std::to_string(i) + " has rank " + std::to_string(at.rank(i)) + ", want 1");
+  BELAY_TRY(check_element_types(at));
   return rule->second(at);
 }
 

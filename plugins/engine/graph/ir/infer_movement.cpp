@@ -381,9 +381,11 @@ Status tile(Infer& at) {
   return {};
 }
 
+constexpr int64_t kMaxBlock = 65536;  // its square is far from overflow
+
 Status depth_to_space(Infer& at) {
   const int64_t block = at.node().int_or("blocksize", 0);
-  if (block <= 0) return at.fail("'blocksize' is " + std::to_string(block));
+  if (block <= 0 || block > kMaxBlock) return at.fail("'blocksize' is " + std::to_string(block));
   if (!at.ranked(0)) {
     at.set_unranked(0, at.dtype(0));
     return {};

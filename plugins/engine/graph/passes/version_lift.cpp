@@ -205,6 +205,17 @@ class Lifter {
     return node.version != from || node.op != op;
   }
 
+  bool is_used(ir::ValueId value) const {
+    if (value == BELAY_NONE) return false;
+    const auto reads = [&](const auto& list) {
+      return std::find(list.begin(), list.end(), value) != list.end();
+    };
+    return std::any_of(model_.nodes.begin(), model_.nodes.end(),
+                       [&](const auto& at) { return reads(at.inputs); }) ||
+           std::any_of(model_.graphs.begin(), model_.graphs.end(),
+                       [&](const auto& at) { return reads(at.outputs); });
+  }
+
   // False: the node keeps its version, for kernels to refuse or know.
   bool lift_by_operator(ir::Node& node) {
     const std::string& op = node.op;
@@ -228,9 +239,11 @@ class Lifter {
       return lift_dropout(node);
     } else if (op == "BatchNormalization" && v < 14) {
       if (node.int_or("spatial", 1) == 0) return false;  // statistics for each position: no newer form
-      for (const char* gone : {"spatial", "is_test"}) node.erase(gone);
       // Outputs for training, which these versions only give where they are asked to train.
+      for (size_t i = 1; i < node.outputs.size(); ++i)
+        if (is_used(node.outputs[i])) return false;
       if (node.outputs.size() > 1) node.outputs.resize(1);
+      for (const char* gone : {"spatial", "is_test"}) node.erase(gone);
     } else if ((op == "Softmax" || op == "LogSoftmax" || op == "Hardmax") && v < 13) {
       return lift_softmax(node);
     } else if (op == "Resize" && v < 11) {

@@ -16,7 +16,7 @@ struct Options {
   uint64_t plan_cache = 16;       // plans kept for each graph and each point where shapes depend on data
   uint64_t plan_cache_bytes = 0;  // of arenas, packed constants and programs of kept plans; 0: not bounded
   uint64_t max_contexts = 16;
-  bool wait_for_context = true;  // false: RESOURCE_EXHAUSTED where all are taken
+  bool wait_for_context = false;  // else RESOURCE_EXHAUSTED where all are taken
   bool fallback = true;          // nodes that no provider of the device claims go to the host
   bool copy_weights = false;
   uint64_t fold_limit = 1 << 20;  // bytes that a folded constant may grow beyond its inputs
@@ -35,7 +35,7 @@ struct Options {
     out.plan_cache = number("plan_cache", out.plan_cache);
     out.plan_cache_bytes = number("plan_cache_bytes", out.plan_cache_bytes);
     out.max_contexts = number("max_contexts", out.max_contexts);
-    out.wait_for_context = table["contexts_full"].as_string("wait") != "error";
+    out.wait_for_context = table["contexts_full"].as_string("error") == "wait";
     out.fallback = table["fallback"].as_string("cpu") != "error";
     out.copy_weights = table["weights"].as_string("borrow") == "copy";
     out.fold_limit = number("fold_limit", out.fold_limit);

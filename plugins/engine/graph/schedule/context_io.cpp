@@ -66,14 +66,49 @@ Status Context::check_symbols() const {
   return {};
 }
 
+namespace {
+
+constexpr uint32_t kMaxDepth = 16;  // of items in items; a caller's mistake may make it endless
+
+// A caller's tensor has as many dims as it says.
+Status check_dims(const std::string& label, const belay_tensor& tensor) {
+  if (tensor.rank > BELAY_MAX_RANK)
+    return {Code::kInvalidArgument, label + " has rank " + std::to_string(tensor.rank) + ", at most " +
+                                        std::to_string(BELAY_MAX_RANK) + " are possible."};
+  if (tensor.rank && !tensor.dims)
+    return {Code::kInvalidArgument,
+            label + " has rank " + std::to_string(tensor.rank) + ", but its dims are NULL."};
+  return {};
+}
+
+// What is read, in bytes from the first element: [low, high).
+struct Extent {
+  int64_t low, high;
+};
+
+// Nothing where strides reach further than 64 bits count.
+std::optional<Extent> extent_of(const ir::Dims& dims, const int64_t* strides, uint64_t width) {
+  Extent out{0, 1};
+  for (size_t i = 0; i < dims.size(); ++i) {
+    int64_t far = 0;
+    if (__builtin_mul_overflow(dims[i] - 1, strides[i], &far)) return std::nullopt;
+    int64_t& side = far < 0 ? out.low : out.high;
+    if (__builtin_add_overflow(side, far, &side)) return std::nullopt;
+  }
+  if (__builtin_mul_overflow(out.low, int64_t(width), &out.low) ||
+      __builtin_mul_overflow(out.high, int64_t(width), &out.high))
+    return std::nullopt;
+  return out;
+}
+
+}  // namespace
+
 Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
   const std::string label = "Input '" + executable_.inputs()[index].name + "'";
   Value out;
   out.kind = BELAY_TYPE_TENSOR;
   out.dtype = tensor.dtype;
-  if (tensor.rank > BELAY_MAX_RANK)
-    return Status(Code::kInvalidArgument, label + " has rank " + std::to_string(tensor.rank) + ", at most " +
-                                              std::to_string(BELAY_MAX_RANK) + " are possible.");
+  BELAY_TRY(check_dims(label, tensor));
   out.dims.assign(tensor.dims, tensor.dims + tensor.rank);
   const auto count = element_count(out.dims);
   const bool strings = tensor.dtype == BELAY_DT_STRING;
@@ -91,13 +126,24 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
     for (size_t i = out.dims.size(); i-- > 0; stride *= out.dims[i])
       if (out.dims[i] != 1 && tensor.strides[i] != stride) dense = false;
   }
+  const uint64_t width = out.bytes / *count;
+  if (!dense && width * *count != out.bytes)
+    return Status(Code::kUnimplemented, label + " has strides and elements of less than a byte.");
+  Extent extent{0, int64_t(out.bytes)};
+  if (!dense) {
+    const auto strided = extent_of(out.dims, tensor.strides, width);
+    if (!strided)
+      return Status(Code::kOutOfRange, label + " has strides that reach further than 64 bits count.");
+    extent = *strided;
+  }
   void* data = tensor.data;
   const plan::Hal& hal = session_.hal();
   if (!data && tensor.buffer) {
     belay_hal_buffer_info info{};
     info.hdr.struct_size = sizeof info;
     BELAY_TRY(hal.check(hal.vt->buffer_info(hal.host, tensor.buffer, &info)));
-    if (tensor.offset > info.bytes || out.bytes > info.bytes - tensor.offset)
+    if (tensor.offset > info.bytes || uint64_t(extent.high) > info.bytes - tensor.offset ||
+        uint64_t{0} - uint64_t(extent.low) > tensor.offset)
       return Status(Code::kOutOfRange, label + " reaches past the end of its buffer.");
     if (info.host) {
       data = static_cast<char*>(info.host) + tensor.offset;
@@ -109,17 +155,14 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
     }
   }
   if (!data) return Status(Code::kInvalidArgument, label + " has no data.");
-  if (dense && tensor.bytes && tensor.bytes < out.bytes)
+  if (tensor.bytes && tensor.bytes < uint64_t(extent.high))
     return Status(Code::kOutOfRange, label + " has " + std::to_string(tensor.bytes) + " bytes, " +
-                                         ir::to_string(out.type()) + " needs " + std::to_string(out.bytes) +
+                                         ir::to_string(out.type()) + " needs " + std::to_string(extent.high) +
                                          ".");
   if (dense && ir::is_aligned(data, tensor.dtype)) {
     out.host = data;
     return out;
   }
-  const uint64_t width = out.bytes / *count;
-  if (!dense && width * *count != out.bytes)
-    return Status(Code::kUnimplemented, label + " has strides and elements of less than a byte.");
   BELAY_ASSIGN(out.storage, session_.pool().take_host(out.bytes));
   out.host = out.storage->host;
   input_copied.fetch_add(out.bytes, std::memory_order_relaxed);
@@ -142,7 +185,11 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
   return out;
 }
 
-Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum) {
+Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum, uint32_t depth) {
+  if (depth > kMaxDepth)
+    return Status(Code::kInvalidArgument, "Input '" + executable_.inputs()[index].name +
+                                              "' has items in items, more than " + std::to_string(kMaxDepth) +
+                                              " deep.");
   if (datum.kind == BELAY_TYPE_TENSOR) {
     if (!datum.tensor)
       return Status(Code::kInvalidArgument,
@@ -155,7 +202,10 @@ Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum) {
                       "' is of a kind that no operator takes: " + std::to_string(datum.kind) + ".");
   std::vector<Value> items;
   for (uint64_t i = 0; i < datum.item_count; ++i) {
-    BELAY_ASSIGN(Value item, take_datum(index, *datum.items[i]));
+    if (!datum.items || !datum.items[i])
+      return Status(Code::kInvalidArgument, "Item " + std::to_string(i) + " of input '" +
+                                                executable_.inputs()[index].name + "' is NULL.");
+    BELAY_ASSIGN(Value item, take_datum(index, *datum.items[i], depth + 1));
     items.push_back(std::move(item));
   }
   const uint32_t declared = executable_.inputs()[index].dtype;
@@ -179,8 +229,8 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
   const belay_tensor* tensor = datum->kind == BELAY_TYPE_TENSOR ? datum->tensor : nullptr;
   if (input.set && tensor && tensor->data && !tensor->strides && input.value.is_tensor() &&
       !input.value.storage && input.value.host && tensor->dtype == input.value.dtype &&
-      tensor->rank == input.value.dims.size() && ir::is_aligned(tensor->data, tensor->dtype) &&
-      (!tensor->bytes || tensor->bytes >= input.value.bytes) &&
+      tensor->rank == input.value.dims.size() && (!tensor->rank || tensor->dims) &&
+      ir::is_aligned(tensor->data, tensor->dtype) && (!tensor->bytes || tensor->bytes >= input.value.bytes) &&
       std::equal(input.value.dims.begin(), input.value.dims.end(), tensor->dims)) {
     if (input.value.host == tensor->data) return {};
     input.value.host = tensor->data;
@@ -214,6 +264,7 @@ Status Context::set_output(uint64_t index, const belay_tensor* tensor) {
     output.user = {};
     return {};
   }
+  BELAY_TRY(check_dims(label, *tensor));
   void* data = tensor->data;
   if (!data && tensor->buffer) {
     belay_hal_buffer_info info{};

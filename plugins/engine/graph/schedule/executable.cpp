@@ -100,7 +100,8 @@ Result<std::unique_ptr<Context>> Executable::take_context() {
     if (full() && !target_.options.wait_for_context)
       return Status(Code::kResourceExhausted, "All " + std::to_string(all_.size()) +
                                                   " execution contexts of '" + report_.name +
-                                                  "' are in use ([engine] max_contexts).");
+                                                  "' are in use: destroy one, make [engine] max_contexts "
+                                                  "higher, or set contexts_full = \"wait\".");
     context_free_.wait(lock, [&] { return !full(); });
     if (!idle_.empty()) {
       std::unique_ptr<Context> context = std::move(idle_.back());

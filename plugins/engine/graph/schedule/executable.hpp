@@ -122,7 +122,7 @@ class Context {
 
   Context(Executable& of, plan::Stream stream);
   Result<Value> take_tensor(uint64_t index, const belay_tensor& tensor);
-  Result<Value> take_datum(uint64_t index, const belay_datum& datum);
+  Result<Value> take_datum(uint64_t index, const belay_datum& datum, uint32_t depth = 0);
   Status check_type(uint64_t index, const Value& value) const;
   Status check_symbols() const;
   Status prepare();

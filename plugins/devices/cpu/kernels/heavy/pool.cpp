@@ -29,21 +29,29 @@ Seen seen(const Window& w, int d, int64_t k) {
 // see.
 template <class F>
 void each_row(const Window& w, int64_t od, int64_t oh, F&& f) {
-  for (int64_t kd = 0; kd < w.kernel[0]; ++kd) {
-    const int64_t id = od * w.stride[0] + kd * w.dilation[0] - w.begin[0];
-    if (id < 0 || id >= w.in[0]) continue;
-    for (int64_t kh = 0; kh < w.kernel[1]; ++kh) {
-      const int64_t ih = oh * w.stride[1] + kh * w.dilation[1] - w.begin[1];
-      if (ih < 0 || ih >= w.in[1]) continue;
-      f((id * w.in[1] + ih) * w.in[2]);
-    }
-  }
+  const int64_t depth = od * w.stride[0] - w.begin[0], height = oh * w.stride[1] - w.begin[1];
+  const Window::Part planes = w.part(0, depth), rows = w.part(1, height);
+  for (int64_t kd = planes.first; kd < planes.last; ++kd)
+    for (int64_t kh = rows.first; kh < rows.last; ++kh)
+      f(((depth + kd * w.dilation[0]) * w.in[1] + height + kh * w.dilation[1]) * w.in[2]);
+}
+
+// The positions of the kernel along the width that any window meets the input with.
+Window::Part columns_of(const Window& w) {
+  return w.part(2, -w.begin[2], (w.out[2] - 1) * w.stride[2] - w.begin[2]);
+}
+
+// Elements that one window meets at most.
+double seen_volume(const Window& w) {
+  double volume = 1;
+  for (int d = 0; d < 3; ++d) volume *= double(std::min(w.kernel[d], w.in[d]));
+  return volume;
 }
 
 // Splits the planes (batch, channel) over the threads.
 template <class F>
 void each_plane(const Run& run, const Window& w, int64_t planes, F&& f) {
-  const double ns = double(w.pixels_out()) * double(w.volume()) * 0.2 + 20;
+  const double ns = double(w.pixels_out()) * seen_volume(w) * 0.2 + 20;
   run.parallel(planes, grain_of(ns), [&](int64_t begin, int64_t end) {
     for (int64_t plane = begin; plane < end; ++plane) f(plane);
   });
@@ -57,6 +65,7 @@ struct MaxPoolKernel {
 
   void operator()(const Run& run) const {
     const Window& w = window;
+    const Window::Part columns = columns_of(w);
     each_plane(run, w, planes, [&](int64_t plane) {
       const In* x = run.in<In>(0) + plane * w.pixels_in();
       In* y = run.out<In>(0) + plane * w.pixels_out();
@@ -66,7 +75,7 @@ struct MaxPoolKernel {
         for (int64_t oh = 0; oh < w.out[1]; ++oh, y += w.out[2]) {
           std::fill(y, y + w.out[2], Compute<In>::store(kLowest));
           each_row(w, od, oh, [&](int64_t row) {
-            for (int64_t kw = 0; kw < w.kernel[2]; ++kw) {
+            for (int64_t kw = columns.first; kw < columns.last; ++kw) {
               const Seen s = seen(w, 2, kw);
               const In* from = x + row + s.shift + s.first * w.stride[2];
               if constexpr (std::is_same_v<In, float>) {
@@ -103,10 +112,11 @@ struct MaxPoolIndexKernel {
         for (int64_t oh = 0; oh < w.out[1]; ++oh)
           for (int64_t ow = 0; ow < w.out[2]; ++ow, ++at) {
             int64_t best = -1;
+            const int64_t left = ow * w.stride[2] - w.begin[2];
+            const Window::Part across = w.part(2, left);
             each_row(w, od, oh, [&](int64_t row) {
-              for (int64_t kw = 0; kw < w.kernel[2]; ++kw) {
-                const int64_t iw = ow * w.stride[2] + kw * w.dilation[2] - w.begin[2];
-                if (iw < 0 || iw >= w.in[2]) continue;
+              for (int64_t kw = across.first; kw < across.last; ++kw) {
+                const int64_t iw = left + kw * w.dilation[2];
                 const T value = Compute<In>::load(x[row + iw]);
                 if (best < 0 || value > Compute<In>::load(x[best]) || (value != value && !is_nan(x[best])))
                   best = row + iw;
@@ -147,17 +157,14 @@ struct AveragePoolKernel {
   // How many positions of the kernel are counted at output place o of dim d.
   int64_t counted(int d, int64_t o) const {
     const Window& w = window;
-    const int64_t low = count_pads ? -w.begin[d] : 0, high = w.in[d] + (count_pads ? w.end[d] : 0);
-    int64_t count = 0;
-    for (int64_t k = 0; k < w.kernel[d]; ++k) {
-      const int64_t at = o * w.stride[d] + k * w.dilation[d] - w.begin[d];
-      count += at >= low && at < high;
-    }
-    return count;
+    const int64_t from = o * w.stride[d] - w.begin[d];
+    if (!count_pads) return w.part(d, from).last - w.part(d, from).first;
+    return std::clamp<int64_t>(ceil_div(w.in[d] + w.end[d] - from, w.dilation[d]), 0, w.kernel[d]);
   }
 
   void operator()(const Run& run) const {
     const Window& w = window;
+    const Window::Part across = columns_of(w);
     std::vector<int64_t> columns(size_t(w.out[2]));
     for (int64_t i = 0; i < w.out[2]; ++i) columns[size_t(i)] = counted(2, i);
     each_plane(run, w, planes, [&](int64_t plane) {
@@ -172,7 +179,7 @@ struct AveragePoolKernel {
             const int64_t end = std::min(w.out[2], part + kPart);
             std::fill(sums, sums + (end - part), T{});
             each_row(w, od, oh, [&](int64_t row) {
-              for (int64_t kw = 0; kw < w.kernel[2]; ++kw) {
+              for (int64_t kw = across.first; kw < across.last; ++kw) {
                 const Seen s = seen(w, 2, kw);
                 const int64_t first = std::max(s.first, part), last = std::min(s.last, end);
                 if (first >= last) continue;
@@ -207,10 +214,11 @@ struct LpPoolKernel {
         for (int64_t oh = 0; oh < w.out[1]; ++oh)
           for (int64_t ow = 0; ow < w.out[2]; ++ow) {
             T sum{};
+            const int64_t left = ow * w.stride[2] - w.begin[2];
+            const Window::Part across = w.part(2, left);
             each_row(w, od, oh, [&](int64_t row) {
-              for (int64_t kw = 0; kw < w.kernel[2]; ++kw) {
-                const int64_t iw = ow * w.stride[2] + kw * w.dilation[2] - w.begin[2];
-                if (iw < 0 || iw >= w.in[2]) continue;
+              for (int64_t kw = across.first; kw < across.last; ++kw) {
+                const int64_t iw = left + kw * w.dilation[2];
                 const T value = std::abs(Compute<In>::load(x[row + iw]));
                 sum += p == 1 ? value : p == 2 ? value * value : std::pow(value, T(p));
               }
@@ -232,7 +240,7 @@ Status read_pool(OpContext& context, Window& window, int64_t& planes, Dims& out)
   planes = x[0] * x[1];
   out = {x[0], x[1]};
   for (const int64_t dim : window.out_dims()) out.push_back(dim);
-  context.cost_ns(double(planes) * double(window.pixels_out()) * double(window.volume()) * 0.2);
+  context.cost_ns(double(planes) * double(window.pixels_out()) * seen_volume(window) * 0.2);
   return {};
 }
 

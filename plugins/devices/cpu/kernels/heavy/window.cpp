@@ -6,6 +6,12 @@
 
 namespace belay::cpu {
 
+Window::Part Window::part(int d, int64_t from, int64_t to) const {
+  const int64_t first = to >= 0 ? 0 : std::min(kernel[d], ceil_div(-to, dilation[d]));
+  const int64_t last = from >= in[d] ? first : std::min(kernel[d], ceil_div(in[d] - from, dilation[d]));
+  return {first, std::max(first, last)};
+}
+
 bool Window::pointwise() const {
   for (int d = 0; d < 3; ++d)
     if (kernel[d] != 1 || stride[d] != 1 || begin[d] != 0 || end[d] != 0) return false;

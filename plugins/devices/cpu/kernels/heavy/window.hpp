@@ -17,7 +17,16 @@ struct Window {
   int64_t pixels_in() const { return in[0] * in[1] * in[2]; }
   int64_t pixels_out() const { return out[0] * out[1] * out[2]; }
   int64_t volume() const { return kernel[0] * kernel[1] * kernel[2]; }
+  // How far the kernel extends over dim d, in elements of the input.
   int64_t reach(int d) const { return (kernel[d] - 1) * dilation[d] + 1; }
+  // The positions [first, last) of the kernel that meet the input along dim d, of the window that begins at place
+  // `from` (negative: in the pad). A kernel may be far larger than what it meets.
+  struct Part {
+    int64_t first, last;
+  };
+  Part part(int d, int64_t from) const { return part(d, from, from); }
+  // The same for any window that begins in [from, to].
+  Part part(int d, int64_t from, int64_t to) const;
   // Each output reads the input at its own place, and nothing else.
   bool pointwise() const;
   // Spatial dims of the output, as many as the operator has.
