@@ -92,8 +92,18 @@ Value value_of(const ir::ConstantPtr& constant) {
         strings, constant);
     return out;
   }
-  out.host = const_cast<std::byte*>(constant->data);
-  out.keeper = constant;
+  ir::ConstantPtr readable = constant;
+  if (!ir::is_aligned(constant->data,
+                      constant->dtype)) {  // a file has it at an odd place; kernels read whole elements
+    auto copy = ir::make_constant(constant->dtype, constant->dims);
+    if (!copy) throw std::bad_alloc();
+    std::memcpy(const_cast<std::byte*>(copy->data), constant->data, constant->bytes);
+    readable = std::move(copy);
+  }
+  out.host = const_cast<std::byte*>(readable->data);
+  // Keeps what is read, and says which constant it is: that address stays taken.
+  auto both = std::make_shared<std::pair<ir::ConstantPtr, ir::ConstantPtr>>(std::move(readable), constant);
+  out.keeper = std::shared_ptr<const void>(std::move(both), constant.get());
   return out;
 }
 
