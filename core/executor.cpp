@@ -63,6 +63,8 @@ struct Executor::State {
     if (pool.threads.size() >= std::min(wanted, pool.most)) return {};
     sigset_t all, before;
     sigfillset(&all);
+    // Faults of the thread itself go to their handlers: blocked, they would end the process.
+    for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals are the application's
     Status status;
     try {

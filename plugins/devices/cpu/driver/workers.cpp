@@ -72,7 +72,10 @@ bool Workers::spawn() {
   if (stopping_) return false;
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // a worker takes no signals: it inherits this
+  // Its own faults a worker does take: reading a file that shrank is SIGBUS, which has a handler; blocked, it would end
+  // the process.
+  for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // a worker takes no other signals: it inherits this
   bool made = true;
   try {
     workers_.emplace_back(&Workers::main, this, workers_.size());

@@ -3,6 +3,7 @@
 #include "fixture.h"
 
 #include <cfenv>
+#include <csignal>
 #include <thread>
 
 #include <pthread.h>
@@ -39,6 +40,18 @@ TEST_F(SurroundingsTest, AThreadWithLittleStackLeavesTheWorkToAWorker) {
   pthread_attr_destroy(&attributes);
   EXPECT_NE(ran_on, std::thread::id());
   EXPECT_NE(ran_on, me);
+}
+
+// A model file that shrinks while it is read is SIGBUS: blocked in a worker, it would end the process past its handler.
+TEST_F(SurroundingsTest, AWorkerTakesItsOwnFaultsAndNoOtherSignals) {
+  TestStream s = stream();
+  sigset_t set;
+  sigemptyset(&set);
+  const auto look = [](void* user) { pthread_sigmask(SIG_SETMASK, nullptr, static_cast<sigset_t*>(user)); };
+  ASSERT_TRUE(s.call(look, &set).ok());
+  ASSERT_TRUE(s.synchronize().ok());
+  EXPECT_EQ(sigismember(&set, SIGTERM), 1);
+  EXPECT_EQ(sigismember(&set, SIGBUS), 0);
 }
 
 TEST_F(SurroundingsTest, KernelsRunWithTheUsualRoundingAndTheCallerGetsItsOwnBack) {
