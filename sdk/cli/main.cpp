@@ -11,6 +11,7 @@ using namespace belay::cli;
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write(), see ReaderGone
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that gets larger than a limit allows
   Output output;
   const auto report = [&](const Failure& failure) {
     try {

@@ -133,7 +133,7 @@ std::string did_you_mean_file(const std::string& path) {
     names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());  // the same answer each time
   const std::string near = nearest(wanted.filename().string(), names);
-  if (near.empty()) return "";
+  if (near.empty() || near == wanted.filename()) return "";  // it is there, but is not what is wanted
   return "did you mean '" + printable(wanted.has_parent_path() ? (folder / near).string() : near) + "'?";
 }
 
