@@ -108,7 +108,8 @@ BELAY_API belay_status belay_model_describe(belay_model*, belay_sink json);
 /* Reads a model and writes its frozen graph as text, without running or claiming anything. */
 BELAY_API belay_status belay_model_print(belay_runtime*, const belay_model_req*, belay_sink text);
 
-/* The slots of belay_context_vt, see engine.h. */
+/* The slots of belay_context_vt, see engine.h. Errors of create: RESOURCE_EXHAUSTED (as many are alive as [engine]
+ * max_contexts says, or no memory). */
 BELAY_API belay_status belay_context_create(belay_model*, belay_context** out);
 BELAY_API void belay_context_destroy(belay_context*); /* NULL is ignored */
 BELAY_API belay_status belay_context_set_input(belay_context*, uint64_t index, const belay_datum*);

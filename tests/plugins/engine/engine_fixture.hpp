@@ -120,8 +120,14 @@ class Runner {
     datum.tensor = &raw;
     return host_.take(context_->set_input(context_, index, &datum));
   }
+  Status set(uint64_t index, const belay_datum& datum) {
+    return host_.take(context_->set_input(context_, index, &datum));
+  }
   Status set_output(uint64_t index, Tensor& tensor) {
     const belay_tensor raw = tensor.raw();
+    return set_output(index, raw);
+  }
+  Status set_output(uint64_t index, const belay_tensor& raw) {
     return host_.take(context_->set_output(context_, index, &raw));
   }
   Status run() { return host_.take(context_->run(context_)); }

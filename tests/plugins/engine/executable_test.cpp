@@ -193,6 +193,50 @@ TEST_F(EngineTest, WrongInputsAreNamedWithWhatIsExpected) {
   EXPECT_EQ(runner.set(1, narrow).code(), Code::kOutOfRange);
 }
 
+TEST_F(EngineTest, TensorsThatDoNotHoldTogetherAreRefused) {
+  GraphMaker g;
+  g.output(g.node("Neg", 13, {g.input("x", {D::dim(2), D::dim(2)})}));
+  ASSERT_TRUE(load(g).ok());
+  Runner runner(host, executable);
+  Tensor in = Tensor::of<float>({2, 2}, {1, 2, 3, 4});
+  belay_tensor raw = in.raw();
+  raw.dims = nullptr;
+  EXPECT_THAT(runner.set(0, raw).message(), HasSubstr("its dims are NULL"));
+  EXPECT_THAT(runner.set_output(0, raw).message(), HasSubstr("its dims are NULL"));
+  raw = in.raw();
+  raw.rank = UINT32_MAX;
+  EXPECT_THAT(runner.set(0, raw).message(), HasSubstr("at most 32"));
+  EXPECT_THAT(runner.set_output(0, raw).message(), HasSubstr("at most 32"));
+  const int64_t far[] = {int64_t{1} << 62, 1}, wide[] = {3, 1};
+  raw = in.raw();
+  raw.strides = far;
+  EXPECT_EQ(runner.set(0, raw).code(), Code::kOutOfRange);
+  raw.strides = wide;  // the last element would be the fifth of four
+  EXPECT_THAT(runner.set(0, raw).message(), HasSubstr("has 16 bytes, float32[2,2] needs 20"));
+
+  belay_datum datum{};
+  datum.hdr.struct_size = sizeof datum;
+  datum.kind = BELAY_TYPE_SEQUENCE;
+  datum.item_count = 2;
+  EXPECT_THAT(runner.set(0, datum).message(), HasSubstr("Item 0 of input 'x' is NULL"));
+  const belay_datum* const itself[] = {&datum, &datum};
+  datum.items = itself;
+  EXPECT_THAT(runner.set(0, datum).message(), HasSubstr("more than 16 deep"));
+}
+
+// A thread that waited for a context it holds itself would wait for ever.
+TEST_F(EngineTest, ACallerWithoutAContextIsToldSo) {
+  GraphMaker g;
+  g.output(g.node("Neg", 13, {g.input("x", {D::dim(1)})}));
+  ASSERT_TRUE(load(g).ok());
+  std::vector<std::unique_ptr<Runner>> runners;
+  for (int i = 0; i < 16; ++i) runners.push_back(std::make_unique<Runner>(host, executable));
+  EXPECT_TRUE(runners.back()->status.ok());
+  EXPECT_EQ(Runner(host, executable).status.code(), Code::kResourceExhausted);
+  runners.pop_back();
+  EXPECT_TRUE(Runner(host, executable).status.ok());
+}
+
 TEST_F(EngineTest, AFailureNamesItsNodeAndTheContextWorksAgain) {
   GraphMaker g;
   g.output(g.node("Neg", 13, {g.input("x", {D::dim(1)})}));

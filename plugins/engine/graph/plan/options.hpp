@@ -17,7 +17,7 @@ struct Options {
   uint64_t plan_cache_bytes = 0;  // of arenas, packed constants and programs of kept plans; 0: not bounded
   uint64_t max_contexts = 16;
   bool wait_for_context = false;  // else RESOURCE_EXHAUSTED where all are taken
-  bool fallback = true;          // nodes that no provider of the device claims go to the host
+  bool fallback = true;           // nodes that no provider of the device claims go to the host
   bool copy_weights = false;
   uint64_t fold_limit = 1 << 20;  // bytes that a folded constant may grow beyond its inputs
   uint64_t memory_limit = 0;      // bytes of one plan's arena; 0: the device's memory

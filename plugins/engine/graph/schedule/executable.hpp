@@ -32,7 +32,7 @@ class Executable {
                                                     LoadReport report);
   ~Executable();
 
-  // From the pool, or a new one; waits or fails where `max_contexts` are in use.
+  // From the pool, or a new one; fails, or waits, where `max_contexts` are in use.
   Result<std::unique_ptr<Context>> take_context();
   void give_back(std::unique_ptr<Context> context);
 

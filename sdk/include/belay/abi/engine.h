@@ -71,8 +71,8 @@ struct belay_executable_vt {
   uint64_t (*output_count)(belay_obj*) BELAY_NOEXCEPT;
   belay_status (*input_info)(belay_obj*, uint64_t index, belay_io_info* inout) BELAY_NOEXCEPT;
   belay_status (*output_info)(belay_obj*, uint64_t index, belay_io_info* inout) BELAY_NOEXCEPT;
-  /* An execution context (belay_context_vt) from a pool of at most `max_contexts`; beyond it the caller waits, or gets
-   * RESOURCE_EXHAUSTED where the options say so. */
+  /* An execution context (belay_context_vt) from a pool of at most `max_contexts`; beyond it the caller gets
+   * RESOURCE_EXHAUSTED, or waits where the options say so. */
   belay_status (*context)(belay_obj*, belay_created* out) BELAY_NOEXCEPT;
   belay_status (*stats)(belay_obj*, belay_executable_stats* inout) BELAY_NOEXCEPT;
   /* JSON: passes, kernels with implementation and reason, fallbacks, memory. */

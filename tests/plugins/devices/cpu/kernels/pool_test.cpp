@@ -191,6 +191,21 @@ TEST(GlobalPoolTest, EachPoolMatchesTheDefinitionInEachType) {
     }
 }
 
+// Only what a window meets is looked at, however far it extends.
+TEST(PoolTest, AKernelFarLargerThanTheInputIsNoWork) {
+  const Tensor x = floats({1, 1, 1, 3}, {1, 5, 3});
+  for (const char* op : {"MaxPool", "AveragePool", "LpPool"}) {
+    Node node(op, 11);
+    node.in(x)
+        .attr("kernel_shape", std::vector<int64_t>{INT32_MAX, INT32_MAX})
+        .attr("auto_pad", "SAME_UPPER");
+    const float all = op == std::string("MaxPool")       ? 5
+                      : op == std::string("AveragePool") ? 3
+                                                         : std::sqrt(35.0f);
+    EXPECT_TRUE(close(result(node), floats({1, 1, 1, 3}, {all, all, all}), 1e-6, 1e-6)) << op;
+  }
+}
+
 TEST(PoolTest, FailuresNameTheAttribute) {
   const Tensor x = floats({1, 1, 3, 3}, std::vector<float>(9));
   EXPECT_THAT(failure(Node("MaxPool", 12).in(x)), HasSubstr("kernel_shape is missing"));
