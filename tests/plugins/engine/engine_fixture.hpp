@@ -78,13 +78,13 @@ struct Tensor {
                std::move(dims),
                {}};
     out.bytes.resize(values.size() * sizeof(T));
-    std::memcpy(out.bytes.data(), values.data(), out.bytes.size());
+    if (!values.empty()) std::memcpy(out.bytes.data(), values.data(), out.bytes.size());
     return out;
   }
   template <class T>
   std::vector<T> values() const {
     std::vector<T> out(bytes.size() / sizeof(T));
-    std::memcpy(out.data(), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
     return out;
   }
   belay_tensor raw() {
@@ -131,6 +131,7 @@ class Runner {
     return host_.take(context_->set_output(context_, index, &raw));
   }
   Status run() { return host_.take(context_->run(context_)); }
+  belay_status run_async(belay_completion completion) { return context_->run_async(context_, completion); }
   Tensor output(uint64_t index) {
     const belay_datum* datum = nullptr;
     const Status got = host_.take(context_->output(context_, index, &datum));
@@ -167,7 +168,8 @@ class EngineTest : public ::testing::Test {
     EXPECT_EQ(host.live_leases(), 0u);
     EXPECT_TRUE(host.misbehaviour().empty());
   }
-  Status load(GraphMaker& graph) {
+  Status load(GraphMaker& graph, const belay_value* options = nullptr) {
+    executable.reset();
     image = graph.freeze();
     if (!providers) providers = std::make_unique<engine::Providers>(host);
     engine::Engine loader(host, *providers);
@@ -178,6 +180,7 @@ class EngineTest : public ::testing::Test {
     req.sources = &none;
     req.source_count = 1;
     req.device = host.device();
+    req.options = options;
     req.name = to_str("test");
     belay_created made{};
     made.hdr.struct_size = sizeof made;

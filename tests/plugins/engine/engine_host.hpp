@@ -6,8 +6,10 @@
 #include <belay/testing/fake_host.hpp>
 #include <planner/planner.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <set>
 
 namespace belay::testing {
@@ -24,6 +26,19 @@ class EngineHost : public FakeHost {
   std::atomic<uint64_t> launches{0}, copies{0}, recoveries{0};
   std::atomic<bool> fail_next{false};
   uint64_t memory_bytes = 1 << 30;
+  // Programs with dependencies run in a random order that these allow, by this seed; 0: as the nodes stand.
+  uint64_t order_seed = 0;
+  std::atomic<uint64_t> dependencies{0};  // pairs of the latest program
+  // Completions wait for `release`.
+  std::atomic<bool> hold{false};
+  void release() {
+    std::vector<std::pair<belay_completion, belay_status>> all;
+    {
+      std::lock_guard lock(held_mutex_);
+      all.swap(held_);
+    }
+    for (const auto& [then, status] : all) then.done(then.user, status);
+  }
 
  private:
   struct Block : belay_obj {
@@ -38,6 +53,8 @@ class EngineHost : public FakeHost {
   };
   struct Recorded : belay_obj {
     std::vector<Node> nodes;
+    std::vector<std::pair<uint32_t, uint32_t>> pairs;
+    bool ordered = true;  // each after the one before
     uint64_t bindings = 0;
   };
   struct Line : belay_obj {
@@ -46,6 +63,25 @@ class EngineHost : public FakeHost {
 
   static EngineHost& of(const belay_host* host) {
     return const_cast<EngineHost&>(static_cast<const EngineHost&>(*host));
+  }
+  std::vector<uint32_t> order_of(const Recorded& program) const {
+    std::vector<uint32_t> order, waits(program.nodes.size(), 0), ready;
+    for (const auto& [before, after] : program.pairs) ++waits[after];
+    for (uint32_t i = 0; i < waits.size(); ++i)
+      if (!waits[i]) ready.push_back(i);
+    uint64_t state = order_seed;
+    while (!ready.empty()) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      const bool in_order = program.ordered || !order_seed;
+      const auto at = in_order ? std::min_element(ready.begin(), ready.end())
+                               : ready.begin() + ptrdiff_t((state >> 33) % ready.size());
+      const uint32_t node = *at;
+      ready.erase(at);
+      order.push_back(node);
+      for (const auto& [before, after] : program.pairs)
+        if (before == node && --waits[after] == 0) ready.push_back(after);
+    }
+    return order;
   }
   static void* address(const belay_binding& binding) {
     return binding.host
@@ -73,7 +109,8 @@ class EngineHost : public FakeHost {
     exec.fail = [](const belay_exec* at, uint32_t code, belay_str text) BELAY_NOEXCEPT {
       return static_cast<EngineHost*>(at->user)->make(static_cast<Code>(code), to_view(text));
     };
-    for (const Node& node : recorded.nodes) {
+    for (const uint32_t index : self.order_of(recorded)) {
+      const Node& node = recorded.nodes[index];
       std::vector<uint64_t> words;
       for (const belay_arg& arg : node.args) {
         if (arg.binding == BELAY_NO_BINDING) {
@@ -162,7 +199,13 @@ class EngineHost : public FakeHost {
     };
     table_.on_reached = [](const belay_host* h, belay_event event, belay_completion then)
                             BELAY_NOEXCEPT -> belay_status {
-      then.done(then.user, of(h).table_.synchronize(h, event, 0));
+      const belay_status status = of(h).table_.synchronize(h, event, 0);
+      if (of(h).hold) {
+        std::lock_guard lock(of(h).held_mutex_);
+        of(h).held_.emplace_back(then, status);
+      } else {
+        then.done(then.user, status);
+      }
       return BELAY_OK;
     };
     table_.recover = [](const belay_host* h, belay_obj* stream) BELAY_NOEXCEPT -> belay_status {
@@ -176,6 +219,10 @@ class EngineHost : public FakeHost {
                                 BELAY_NOEXCEPT -> belay_status {
       auto* program = new Recorded;
       program->bindings = req->binding_count;
+      program->ordered = !req->dependencies;
+      for (uint64_t i = 0; i < req->dependency_count; ++i)
+        program->pairs.emplace_back(req->dependencies[2 * i], req->dependencies[2 * i + 1]);
+      of(h).dependencies = req->dependency_count;
       for (uint64_t i = 0; i < req->node_count; ++i)
         program->nodes.push_back({req->nodes[i]->kernel,
                                   {req->nodes[i]->args, req->nodes[i]->args + req->nodes[i]->arg_count},
@@ -197,6 +244,8 @@ class EngineHost : public FakeHost {
   belay_hal_vt table_{};
   belay_obj device_{};
   std::atomic<uint64_t> live_{0};
+  std::mutex held_mutex_;
+  std::vector<std::pair<belay_completion, belay_status>> held_;
 };
 
 }  // namespace belay::testing

@@ -34,6 +34,7 @@ class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
   std::set<std::string> ops{"Add", "Mul", "Less", "Relu", "Neg", "NonZero", "Fail"};
   bool fuse = false;  // claims [Add, Relu]
   bool in_place = false;
+  uint64_t cost_ns = 0;
   std::atomic<int> live{0}, prepared{0};
 
  private:
@@ -96,6 +97,7 @@ class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
     out->kernel.hdr = {sizeof(belay_kernel), state->op == "NonZero" ? BELAY_KERNEL_WRITES_SHAPE : 0u,
                        nullptr};
     out->kernel.fn = run;
+    out->kernel.cost_ns = cost_ns;
     out->kernel.state = state.release();
     out->implementation = to_str("toy");
     live.fetch_add(1);
