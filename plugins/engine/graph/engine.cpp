@@ -108,9 +108,10 @@ Status Engine::load(const belay_load_req& req, belay_created* out) {
   report.import_ns = read - begin;
 
   plan::ConstantPool scratch(target.hal, target.device, target.host_visible, model->sources, false);
+  plan::FoldBudget budget(*model, target.options.fold_limit);
   const passes::Evaluator evaluate = [&](const ir::Env& env, const ir::Node& node) {
     return plan::evaluate_on_host(target.hal, env, node, target.host_providers, target.host_info, scratch,
-                                  target.options.fold_limit);
+                                  budget);
   };
   Result<std::vector<passes::Ran>> ran =
       passes::run_passes(*model, evaluate, target.options.disabled_passes, now);

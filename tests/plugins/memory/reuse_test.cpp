@@ -9,8 +9,7 @@
 namespace belay::testing {
 namespace {
 
-PlanAnswer solve(const PlanProblem& problem) {
-  PlanAnswer out;
+Status run_planner(const PlanProblem& problem, PlanAnswer& out) {
   out.offset.resize(problem.buffers.size());
   out.peak.resize(problem.arenas);
   out.lower_bound.resize(problem.arenas);
@@ -21,8 +20,14 @@ PlanAnswer solve(const PlanProblem& problem) {
   result.lower_bound = out.lower_bound.data();
   const PlanRequest request(problem);
   const Status status = reuse::plan(request.req(), result);
-  EXPECT_TRUE(status.ok()) << status.message();
   out.optimal = result.optimal;
+  return status;
+}
+
+PlanAnswer solve(const PlanProblem& problem) {
+  PlanAnswer out;
+  const Status status = run_planner(problem, out);
+  EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(check(problem, out), "");
   return out;
 }
@@ -76,14 +81,8 @@ TEST(ReusePlanTest, EmptyBuffersAndEmptyLivesCostNothing) {
 }
 
 TEST(ReusePlanTest, WhatCannotHaveAnAddressIsRefusedByName) {
-  const PlanProblem problem{.buffers = {{UINT64_MAX - 100, 0, 1}, {4096, 0, 1}}};
-  uint64_t offsets[2], peak = 0, bound = 0;
-  belay_plan_result result{};
-  result.offset = offsets;
-  result.peak = &peak;
-  result.lower_bound = &bound;
-  const PlanRequest request(problem);
-  const Status status = reuse::plan(request.req(), result);
+  PlanAnswer answer;
+  const Status status = run_planner({.buffers = {{UINT64_MAX - 100, 0, 1}, {4096, 0, 1}}}, answer);
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_NE(status.message().find("Buffer 1"), std::string::npos) << status.message();
 }
@@ -130,7 +129,50 @@ TEST(ReusePlanTest, RandomPlansAreRight) {
   }
 }
 
-// The lives of a deep network: mostly chains, some long skips. A budget far above what it takes on any machine.
+// More buffers live at once than a list of pairs could hold: still right, in memory linear in their number.
+TEST(ReusePlanTest, CrowdedPlansAreRight) {
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    std::mt19937 random(seed);
+    PlanProblem problem;
+    for (uint32_t i = 0; i < 2600; ++i) {
+      PlanProblem::Buffer b{random() % 9 ? random() % 5000 : 0, random() % 40, 0};
+      b.end = random() % 50 ? b.begin + 30 + random() % 30 : b.begin;
+      b.align = uint64_t{1} << random() % 9;
+      if (i < 3 && seed % 2) b.fixed = i * 8192;
+      if (random() % 8 == 0) b.more.push_back({b.end + 1 + random() % 5, b.end + 7});
+      problem.buffers.push_back(b);
+    }
+    for (uint32_t i = 0; i < 500; ++i)
+      problem.conflicts.push_back({uint32_t(3 + random() % 2597), uint32_t(3 + random() % 2597)});
+    const PlanAnswer answer = solve(problem);
+    EXPECT_LE(double(answer.peak[0]), 1.3 * double(answer.lower_bound[0])) << seed;
+  }
+}
+
+TEST(ReusePlanTest, AHundredThousandBuffersAliveAtOnceLieOneAfterAnother) {
+  PlanProblem problem;
+  for (uint32_t i = 0; i < 100'000; ++i) problem.buffers.push_back({64, 0, 10});
+  PlanAnswer answer;
+  ASSERT_TRUE(run_planner(problem, answer).ok());
+  std::sort(answer.offset.begin(), answer.offset.end());
+  for (uint64_t i = 0; i < answer.offset.size(); ++i) ASSERT_EQ(answer.offset[i], i * 64);
+  EXPECT_EQ(answer.peak[0], 6'400'000u);
+  EXPECT_EQ(answer.optimal, 1u);
+}
+
+TEST(ReusePlanTest, WhatDoesNotFitAboveAFixedBufferIsRefused) {
+  PlanProblem problem;
+  problem.buffers = {{64, 0, 2}, {64, 0, 2}};
+  problem.buffers[0].fixed = UINT64_MAX - 191;
+  PlanAnswer answer;
+  const Status status = run_planner(problem, answer);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("fixed up to offset 18446744073709551488"), std::string::npos)
+      << status.message();
+}
+
+// The lives of a deep network: mostly chains, some long skips. A budget far above what it takes on any
+// machine.
 TEST(ReusePlanTest, NetworksAreNearTheBound) {
   PlanProblem problem{.budget_ns = 500'000'000};
   std::mt19937 random(3);

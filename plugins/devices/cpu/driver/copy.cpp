@@ -12,9 +12,9 @@
 namespace belay::cpu {
 namespace {
 
-constexpr uint64_t kSplitFrom = uint64_t{1} << 20;   // bytes; below, a second thread does not pay
-constexpr uint64_t kTile = uint64_t{256} << 10;      // multiple of kLine
-constexpr uint64_t kStreamFrom = uint64_t{16} << 20;  // measured: memcpy wins below, streaming stores above
+constexpr uint64_t kShareFillFrom = uint64_t{1} << 20;  // bytes; below, a second thread does not pay
+constexpr uint64_t kTile = uint64_t{256} << 10;         // multiple of kLine
+constexpr uint64_t kStreamFrom = uint64_t{16} << 20;    // measured: memcpy wins below, streaming stores above
 constexpr uint64_t kLine = 64;
 
 #if defined(__x86_64__)
@@ -44,16 +44,14 @@ struct CopyJob {
   char* to;
   const char* from;
   uint64_t bytes;
-  bool streaming;
 };
 
 void copy_tile(void* arg, uint64_t index) {
   const CopyJob& job = *static_cast<const CopyJob*>(arg);
   const uint64_t begin = index * kTile, bytes = std::min(kTile, job.bytes - begin);
-  if (job.streaming && bytes % kLine == 0)
-    stream_lines(job.to + begin, job.from + begin, bytes);
-  else
-    std::memcpy(job.to + begin, job.from + begin, bytes);
+  const uint64_t lines = bytes - bytes % kLine;
+  stream_lines(job.to + begin, job.from + begin, lines);
+  std::memcpy(job.to + begin + lines, job.from + begin + lines, bytes - lines);
 }
 
 struct FillJob {
@@ -71,15 +69,10 @@ void fill_tile(void* arg, uint64_t index) {
   std::memcpy(to + i, &job.pattern, bytes - i);
 }
 
+// Workers that poll join; none is woken (cost 0): a waking thread comes late for a small range, and for a
+// large one a single thread of streaming stores nearly fills the memory's bandwidth.
 void share_out(Exec& exec, uint64_t bytes, void (*body)(void*, uint64_t), void* job) {
-  const uint64_t tiles = (bytes + kTile - 1) / kTile;
-  if (bytes < kSplitFrom) {
-    for (uint64_t i = 0; i < tiles; ++i) body(job, i);
-  } else {
-    // Workers that poll join; none is woken (cost 0): a waking thread comes late for a small copy, and for a large one
-    // a single thread of streaming stores nearly fills the memory's bandwidth.
-    parallel_for(*exec.device, *exec.thread, tiles, body, job, 0);
-  }
+  parallel_for(*exec.device, *exec.thread, (bytes + kTile - 1) / kTile, body, job, 0);
 }
 
 }  // namespace
@@ -87,11 +80,12 @@ void share_out(Exec& exec, uint64_t bytes, void (*body)(void*, uint64_t), void* 
 uint32_t copy_cost(uint64_t bytes) { return uint32_t(std::min<uint64_t>(20 + bytes / 10, 1'000'000'000)); }
 
 void copy_bytes(Exec& exec, void* to, const void* from, uint64_t bytes) {
-  if (bytes < kSplitFrom) {
+  // What the caches hold stays with one thread: another would fetch it from this one's cache.
+  if (bytes < kStreamFrom) {
     if (bytes) std::memcpy(to, from, bytes);
     return;
   }
-  CopyJob job{static_cast<char*>(to), static_cast<const char*>(from), bytes, bytes >= kStreamFrom};
+  CopyJob job{static_cast<char*>(to), static_cast<const char*>(from), bytes};
   // Streaming stores want whole cache lines of the target.
   const uint64_t head = (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine;
   std::memcpy(job.to, job.from, head);
@@ -106,7 +100,8 @@ void fill_bytes(Exec& exec, void* to, uint64_t bytes, uint64_t pattern, uint64_t
   for (uint64_t width = pattern_bytes; width < 8; width *= 2) pattern |= pattern << width * 8;
   if (bytes == 0) return;
   FillJob job{static_cast<char*>(to), bytes, pattern};
-  share_out(exec, bytes, fill_tile, &job);
+  if (bytes >= kShareFillFrom) return share_out(exec, bytes, fill_tile, &job);
+  for (uint64_t i = 0; i * kTile < bytes; ++i) fill_tile(&job, i);
 }
 
 }  // namespace belay::cpu

@@ -8,7 +8,7 @@
 namespace belay::cpu {
 
 // Copies ranges that do not overlap. Small: memcpy. From 16 MiB on (what no cache holds): stores that go
-// around the caches. From 1 MiB on workers that are awake take a part.
+// around the caches, of which workers that are awake take a part.
 void copy_bytes(Exec& exec, void* to, const void* from, uint64_t bytes);
 
 // Repeats the low `pattern_bytes` (1, 2, 4 or 8) of `pattern` over `bytes`, a multiple of them.

@@ -106,11 +106,29 @@ Result<HostKernel> prepare_on_host(const Hal& hal, const ir::Env& env, const ir:
   return out;
 }
 
+FoldBudget::FoldBudget(const ir::Model& model, uint64_t growth) : growth_(growth), left_(0) {
+  const auto add = [&](uint64_t bytes, uint64_t times) {
+    uint64_t product = 0;
+    if (__builtin_mul_overflow(bytes, times, &product) || __builtin_add_overflow(left_, product, &left_))
+      left_ = UINT64_MAX;
+  };
+  add(growth, 64);
+  for (const ir::Value& value : model.values)
+    if (value.constant) add(value.constant->bytes, 8);
+}
+
+bool FoldBudget::take(uint64_t input_bytes, uint64_t output_bytes) {
+  if (output_bytes > left_ || (output_bytes > input_bytes && output_bytes - input_bytes > growth_))
+    return false;
+  left_ -= output_bytes;
+  return true;
+}
+
 std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, const ir::Env& env,
                                                              const ir::Node& node,
                                                              std::span<const Provider> providers,
                                                              const belay_device_info& device,
-                                                             ConstantPool& pool, uint64_t limit) {
+                                                             ConstantPool& pool, FoldBudget& budget) {
   uint64_t in_bytes = 0, out_bytes = 0;
   for (const ir::ValueId input : node.inputs) {
     if (input == BELAY_NONE) continue;
@@ -118,20 +136,20 @@ std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, con
     if (!constant || constant->dtype == BELAY_DT_STRING) return std::nullopt;
     in_bytes += constant->bytes;
   }
-  std::vector<std::shared_ptr<ir::Constant>> made;
   for (const ir::ValueId value : node.outputs) {
-    if (value == BELAY_NONE) {
-      made.push_back(nullptr);
-      continue;
-    }
+    if (value == BELAY_NONE) continue;
     const ir::Type& type = env.types[value];
     if (!type.concrete() || type.dtype == BELAY_DT_STRING) return std::nullopt;
     const auto count = element_count(type.dims);
     const auto bytes = count ? dtype_bytes(type.dtype, *count) : std::nullopt;
-    if (!bytes || __builtin_add_overflow(out_bytes, *bytes, &out_bytes) || out_bytes > in_bytes + limit)
-      return std::nullopt;
-    made.push_back(ir::make_constant(type.dtype, type.dims));
-    if (!made.back()) return std::nullopt;
+    if (!bytes || __builtin_add_overflow(out_bytes, *bytes, &out_bytes)) return std::nullopt;
+  }
+  if (!budget.take(in_bytes, out_bytes)) return std::nullopt;
+  std::vector<std::shared_ptr<ir::Constant>> made;
+  for (const ir::ValueId value : node.outputs) {
+    made.push_back(value == BELAY_NONE ? nullptr
+                                       : ir::make_constant(env.types[value].dtype, env.types[value].dims));
+    if (value != BELAY_NONE && !made.back()) return std::nullopt;
   }
   std::vector<ir::ValueId> wanted;
   const Result<HostKernel> kernel =

@@ -33,12 +33,25 @@ Result<HostKernel> prepare_on_host(const Hal& hal, const ir::Env& env, const ir:
 // strings.
 bool moves_strings(const ir::Env& env, const ir::Node& node);
 
-// The outputs of a node whose inputs are constants of `env`; nothing where it cannot be run or would be
-// larger than its inputs by more than `limit` bytes. Output types were inferred.
+// What folding may allocate: nodes may double their inputs again and again, each by little.
+class FoldBudget {
+ public:
+  // `growth`: bytes that the outputs of one node may be larger than its inputs. All outputs together: eight
+  // times the bytes of the model's constants and 64 times `growth`.
+  FoldBudget(const ir::Model& model, uint64_t growth);
+  // Counts a node's outputs; false, and nothing counted, where they are too large.
+  bool take(uint64_t input_bytes, uint64_t output_bytes);
+
+ private:
+  uint64_t growth_, left_;
+};
+
+// The outputs of a node whose inputs are constants of `env`; nothing where it cannot be run or where the
+// budget does not allow it. Output types were inferred.
 std::optional<std::vector<ir::ConstantPtr>> evaluate_on_host(const Hal& hal, const ir::Env& env,
                                                              const ir::Node& node,
                                                              std::span<const Provider> providers,
                                                              const belay_device_info& device,
-                                                             ConstantPool& pool, uint64_t limit);
+                                                             ConstantPool& pool, FoldBudget& budget);
 
 }  // namespace belay::plan

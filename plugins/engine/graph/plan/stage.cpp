@@ -62,7 +62,8 @@ class Sorter {
         target_(target),
         pool_(pool),
         on_host_(on_host),
-        read_first_(read_first) {}
+        read_first_(read_first),
+        budget_(model, target.options.fold_limit) {}
 
   ir::Env env;
   std::set<ir::ValueId> available;
@@ -188,7 +189,7 @@ class Sorter {
     auto made = ir::evaluate_small(env, node);
     if (!made && !dims_only)
       made = evaluate_on_host(target_.hal, env, node, target_.host_providers, target_.host_info, pool_,
-                              target_.options.fold_limit);
+                              budget_);
     if (!made || made->size() < node.outputs.size()) return false;
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != BELAY_NONE) env.set_constant(node.outputs[i], (*made)[i]);
@@ -252,6 +253,7 @@ class Sorter {
   ConstantPool& pool_;
   const std::set<ir::NodeId>& on_host_;
   const std::map<ir::NodeId, std::set<ir::ValueId>>& read_first_;
+  FoldBudget budget_;
   std::set<ir::ValueId> reads_;
 };
 

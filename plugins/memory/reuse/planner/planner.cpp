@@ -1,5 +1,7 @@
 #include "planner/planner.hpp"
 
+#include "planner/sweep.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -21,11 +23,13 @@ struct Instance {
     uint32_t id = 0;  // in the request
     uint64_t bytes = 0, align = 1, fixed = BELAY_OFFSET_FREE;
     uint64_t begin = 0, life = 0;  // first step, number of steps
+    uint64_t end = 0;              // one past the last step
     std::vector<uint32_t> meets;   // buffers that must not overlap this one
     std::vector<uint32_t> pairs;   // of these: may share this one's offset
   };
   std::vector<Buffer> buffers;
   uint64_t lower_bound = 0;
+  bool crowded = false;  // so many buffers meet that `meets` is left empty
 };
 
 struct Placement {
@@ -35,35 +39,56 @@ struct Placement {
 
 uint64_t align_up(uint64_t value, uint64_t align) { return (value + align - 1) & ~(align - 1); }
 
-// Finds which buffers meet by one sweep over the steps.
-void find_meetings(const belay_plan_req& req, Instance& at) {
-  struct Change {
-    uint64_t step;
-    bool begins;
-    uint32_t buffer;
-  };
+struct Change {
+  uint64_t step;
+  bool begins;
+  uint32_t buffer;
+};
+
+// Begins and ends of all lives in the order of time. At one step ends come first: an interval ends just
+// before its last step.
+std::vector<Change> changes_of(const belay_plan_req& req, Instance& at) {
   std::vector<Change> changes;
   for (uint32_t i = 0; i < at.buffers.size(); ++i) {
     Instance::Buffer& buffer = at.buffers[i];
     for (uint64_t k = req.interval_first[buffer.id]; k < req.interval_first[buffer.id + 1]; ++k) {
       const belay_interval& interval = req.intervals[k];
       if (interval.begin >= interval.end) continue;
-      if (!buffer.life) buffer.begin = interval.begin;
+      buffer.begin = buffer.life ? std::min(buffer.begin, interval.begin) : interval.begin;
+      buffer.end = std::max(buffer.end, interval.end);
       buffer.life += interval.end - interval.begin;
       changes.push_back({interval.begin, true, i});
       changes.push_back({interval.end, false, i});
     }
   }
-  // At one step ends come first: an interval ends just before its last step.
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return std::tie(a.step, a.begins, a.buffer) < std::tie(b.step, b.begins, b.buffer);
   });
+  return changes;
+}
+
+// Finds the lower bound and, where they are no more than `most` pairs, which buffers meet.
+void find_meetings(const belay_plan_req& req, Instance& at, uint64_t most) {
+  const std::vector<Change> changes = changes_of(req, at);
+  uint64_t bytes = 0, alive = 0, pairs = 0;
+  for (const Change& change : changes) {
+    if (change.begins) {
+      pairs += alive++;
+      bytes += at.buffers[change.buffer].bytes;
+      at.lower_bound = std::max(at.lower_bound, bytes);
+    } else {
+      --alive;
+      bytes -= at.buffers[change.buffer].bytes;
+    }
+  }
+  at.crowded = pairs > most;
+  if (at.crowded) return;
   std::vector<uint32_t> live;
-  uint64_t bytes = 0;
   for (const Change& change : changes) {
     if (!change.begins) {
-      live.erase(std::find(live.begin(), live.end(), change.buffer));
-      bytes -= at.buffers[change.buffer].bytes;
+      const auto ended = std::find(live.begin(), live.end(), change.buffer);
+      *ended = live.back();
+      live.pop_back();
       continue;
     }
     for (const uint32_t other : live) {
@@ -71,9 +96,23 @@ void find_meetings(const belay_plan_req& req, Instance& at) {
       at.buffers[other].meets.push_back(change.buffer);
     }
     live.push_back(change.buffer);
-    bytes += at.buffers[change.buffer].bytes;
-    at.lower_bound = std::max(at.lower_bound, bytes);
   }
+}
+
+Placement place_crowded(const Instance& at) {
+  std::vector<SweepBuffer> buffers;
+  std::vector<std::pair<uint32_t, uint32_t>> conflicts;
+  for (uint32_t i = 0; i < at.buffers.size(); ++i) {
+    const Instance::Buffer& buffer = at.buffers[i];
+    buffers.push_back({buffer.bytes, buffer.align, buffer.begin, buffer.end, buffer.fixed});
+    for (const uint32_t other : buffer.meets)
+      if (i < other) conflicts.emplace_back(i, other);
+  }
+  Placement out;
+  out.offsets = sweep(std::move(buffers), conflicts);
+  for (uint32_t i = 0; i < at.buffers.size(); ++i)
+    if (at.buffers[i].bytes) out.peak = std::max(out.peak, out.offsets[i] + at.buffers[i].bytes);
+  return out;
 }
 
 // In-place pairs: both live in the step where one is made from the other, and only there may they overlap.
@@ -251,7 +290,8 @@ Status check(const belay_plan_req& req) {
   const auto wrong = [](uint64_t i, const std::string& what) {
     return Status(Code::kInvalidArgument, "Buffer " + std::to_string(i) + " " + what + ".");
   };
-  std::vector<uint64_t> total(req.arena_count, 0);
+  std::vector<uint64_t> total(req.arena_count, 0);  // of all buffers one after another
+  std::vector<uint64_t> fixed_end(req.arena_count, 0);
   for (uint64_t i = 0; i < req.count; ++i) {
     const uint64_t align = req.align ? req.align[i] : 64;
     if (!std::has_single_bit(align))
@@ -268,8 +308,15 @@ Status check(const belay_plan_req& req) {
     if (req.fixed_offset && req.fixed_offset[i] != BELAY_OFFSET_FREE) {
       if (req.fixed_offset[i] % align || req.fixed_offset[i] + req.bytes[i] < req.bytes[i])
         return wrong(i, "is fixed at " + std::to_string(req.fixed_offset[i]) + ", which does not suit it");
+      fixed_end[arena] = std::max(fixed_end[arena], req.fixed_offset[i] + req.bytes[i]);
     }
   }
+  for (uint64_t arena = 0; arena < req.arena_count; ++arena)
+    if (uint64_t end = 0; __builtin_add_overflow(fixed_end[arena], total[arena], &end))
+      return {Code::kInvalidArgument, "A buffer of arena " + std::to_string(arena) +
+                                          " is fixed up to offset " + std::to_string(fixed_end[arena]) +
+                                          ", above which the " + std::to_string(total[arena]) +
+                                          " bytes of all buffers do not fit into 2^64 bytes."};
   return {};
 }
 
@@ -289,7 +336,9 @@ Status plan(const belay_plan_req& req, belay_plan_result& result) {
     buffer.align = req.align ? req.align[i] : 64;
     if (req.fixed_offset) buffer.fixed = req.fixed_offset[i];
   }
-  for (Instance& at : arenas) find_meetings(req, at);
+  // A pair costs some nanoseconds in each order that is tried, and 8 bytes.
+  const uint64_t most = std::clamp<uint64_t>(req.budget_ns / 20, uint64_t{1} << 21, uint64_t{1} << 26);
+  for (Instance& at : arenas) find_meetings(req, at, most);
   const auto arena_of = [&](uint32_t i) { return req.arena ? req.arena[i] : 0; };
   std::set<std::pair<uint32_t, uint32_t>> conflicts;
   for (uint64_t i = 0; i < req.conflict_count; ++i) {
@@ -320,8 +369,10 @@ Status plan(const belay_plan_req& req, belay_plan_result& result) {
     }
     if (req.in_place_count) at.lower_bound = bound_with_pairs(req, at);
     // The budget is shared out: an arena may use what those before it left.
-    const Placement made = search(at, req.capacity ? req.capacity[a] : 0,
-                                  begin + budget * (a + 1) / arenas.size(), req.seed, req.cancel);
+    const Placement made = at.crowded
+                               ? place_crowded(at)
+                               : search(at, req.capacity ? req.capacity[a] : 0,
+                                        begin + budget * (a + 1) / arenas.size(), req.seed, req.cancel);
     for (uint32_t i = 0; i < at.buffers.size(); ++i) result.offset[at.buffers[i].id] = made.offsets[i];
     result.peak[a] = made.peak;
     result.lower_bound[a] = at.lower_bound;
