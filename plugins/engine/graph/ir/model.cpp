@@ -112,13 +112,16 @@ Uses::Uses(const Model& model) : of_(model.values.size()) {
   }
 }
 
-void replace_uses(Model& model, const Uses& uses, ValueId from, ValueId to) {
-  for (const Uses::Use& use : uses.of(from)) {
+void Uses::replace(Model& model, ValueId from, ValueId to) {
+  if (from == to) return;
+  for (const Use& use : of_[from]) {
     if (use.node == BELAY_NONE)
       model.graphs[use.graph].outputs[use.index] = to;
     else
       model.nodes[use.node].inputs[use.index] = to;
   }
+  of_[to].insert(of_[to].end(), of_[from].begin(), of_[from].end());
+  of_[from].clear();
 }
 
 namespace {

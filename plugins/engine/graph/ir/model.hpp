@@ -101,13 +101,12 @@ struct Uses {
   };
   explicit Uses(const Model& model);
   const std::vector<Use>& of(ValueId value) const { return of_[value]; }
+  // Makes every reader of `from`, in all graphs, read `to`, whose readers they are from now on.
+  void replace(Model& model, ValueId from, ValueId to);
 
  private:
   std::vector<std::vector<Use>> of_;
 };
-
-// Makes every reader of `from`, in all graphs, read `to`.
-void replace_uses(Model& model, const Uses& uses, ValueId from, ValueId to);
 
 // Values of outer graphs that `graph` or its subgraphs read, in the order of first use.
 std::vector<ValueId> captures_of(const Model& model, GraphId graph);

@@ -73,6 +73,7 @@ Result<uint64_t> fold_constants(ir::Model& model, const Evaluator& evaluate) {
 
 Result<uint64_t> drop_identities(ir::Model& model, const Evaluator&) {
   uint64_t changes = 0;
+  ir::Uses uses(model);
   for (const ir::GraphId graph : reachable(model)) {
     std::vector<ir::NodeId> kept;
     for (const ir::NodeId id : model.graphs[graph].nodes) {
@@ -89,12 +90,11 @@ Result<uint64_t> drop_identities(ir::Model& model, const Evaluator&) {
         kept.push_back(id);
         continue;
       }
-      const ir::Uses uses(model);
       if (node.output(1) != BELAY_NONE && !uses.of(node.output(1)).empty()) {  // the mask is wanted
         kept.push_back(id);
         continue;
       }
-      ir::replace_uses(model, uses, output, input);
+      uses.replace(model, output, input);
       ++changes;
     }
     model.graphs[graph].nodes = std::move(kept);
@@ -104,6 +104,7 @@ Result<uint64_t> drop_identities(ir::Model& model, const Evaluator&) {
 
 Result<uint64_t> inline_branches(ir::Model& model, const Evaluator&) {
   uint64_t changes = 0;
+  ir::Uses uses(model);
   for (const ir::GraphId graph : reachable(model)) {
     std::vector<ir::NodeId> nodes = std::move(model.graphs[graph].nodes), kept;
     model.graphs[graph].nodes.clear();
@@ -128,14 +129,9 @@ Result<uint64_t> inline_branches(ir::Model& model, const Evaluator&) {
         for (const ir::GraphId sub : ir::subgraphs_of(model.nodes[id])) model.graphs[sub].parent = graph;
         kept.push_back(id);
       }
-      // All readers stand after this node: uses are counted over the list as it will be.
-      model.graphs[graph].nodes = kept;
-      model.graphs[graph].nodes.insert(model.graphs[graph].nodes.end(), nodes.begin() + long(i) + 1,
-                                       nodes.end());
-      const ir::Uses uses(model);
       for (size_t k = 0; k < node.outputs.size(); ++k)
         if (node.outputs[k] != BELAY_NONE)
-          ir::replace_uses(model, uses, node.outputs[k], model.graphs[branch].outputs[k]);
+          uses.replace(model, node.outputs[k], model.graphs[branch].outputs[k]);
       ++changes;
     }
     model.graphs[graph].nodes = std::move(kept);
@@ -143,39 +139,63 @@ Result<uint64_t> inline_branches(ir::Model& model, const Evaluator&) {
   return changes;
 }
 
-Result<uint64_t> remove_dead_code(ir::Model& model, const Evaluator&) {
-  // Outputs that a node can do without when nobody reads them.
-  static const std::set<std::string_view> optional_outputs = {
-      "MaxPool", "Dropout", "LayerNormalization", "BatchNormalization", "LSTM", "GRU", "RNN", "Unique"};
-  uint64_t changes = 0;
-  for (bool again = true; again;) {
-    again = false;
-    const ir::Uses uses(model);
-    for (const ir::GraphId graph : reachable(model)) {
-      std::vector<ir::NodeId> kept;
-      for (const ir::NodeId id : model.graphs[graph].nodes) {
-        ir::Node& node = model.nodes[id];
-        bool read = false;
-        for (const ir::ValueId output : node.outputs)
-          read |= output != BELAY_NONE && !uses.of(output).empty();
-        if (!read) {
-          again = true;
-          ++changes;
-          continue;
-        }
-        if (node.domain.empty() && optional_outputs.contains(node.op))
-          for (size_t i = 1; i < node.outputs.size(); ++i)
-            if (node.outputs[i] != BELAY_NONE && uses.of(node.outputs[i]).empty())
-              node.outputs[i] = BELAY_NONE;
-        while (node.outputs.size() > 1 && node.outputs.back() == BELAY_NONE &&
-               optional_outputs.contains(node.op))
-          node.outputs.pop_back();
-        kept.push_back(id);
+namespace {
+
+// Walks each graph from its end, so that who reads a value has been judged before who makes it.
+class DeadCode {
+ public:
+  explicit DeadCode(ir::Model& model) : model_(model), reads_(model.values.size()) { count(0, 1); }
+
+  uint64_t remove(ir::GraphId graph) {
+    uint64_t removed = 0;
+    std::vector<ir::NodeId> kept;
+    const std::vector<ir::NodeId> nodes = std::move(model_.graphs[graph].nodes);
+    for (auto id = nodes.rbegin(); id != nodes.rend(); ++id) {
+      ir::Node& node = model_.nodes[*id];
+      const bool read = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                    [&](ir::ValueId output) { return is_read(output); });
+      if (!read) {
+        count(node, -1);
+        ++removed;
+        continue;
       }
-      model.graphs[graph].nodes = std::move(kept);
+      for (const ir::GraphId sub : ir::subgraphs_of(node)) removed += remove(sub);
+      trim(node);
+      kept.push_back(*id);
     }
+    model_.graphs[graph].nodes.assign(kept.rbegin(), kept.rend());
+    return removed;
   }
-  return changes;
-}
+
+ private:
+  bool is_read(ir::ValueId value) const { return value != BELAY_NONE && reads_[value] > 0; }
+
+  void count(ir::GraphId graph, int64_t change) {
+    for (const ir::NodeId id : model_.graphs[graph].nodes) count(model_.nodes[id], change);
+    for (const ir::ValueId output : model_.graphs[graph].outputs) reads_[output] += change;
+  }
+  void count(const ir::Node& node, int64_t change) {
+    for (const ir::ValueId input : node.inputs)
+      if (input != BELAY_NONE) reads_[input] += change;
+    for (const ir::GraphId sub : ir::subgraphs_of(node)) count(sub, change);
+  }
+
+  // Drops the outputs that a node can do without when nobody reads them.
+  void trim(ir::Node& node) const {
+    static const std::set<std::string_view> trimmable = {
+        "MaxPool", "Dropout", "LayerNormalization", "BatchNormalization", "LSTM", "GRU", "RNN", "Unique"};
+    if (!node.domain.empty() || !trimmable.contains(node.op)) return;
+    for (size_t i = 1; i < node.outputs.size(); ++i)
+      if (!is_read(node.outputs[i])) node.outputs[i] = BELAY_NONE;
+    while (node.outputs.size() > 1 && node.outputs.back() == BELAY_NONE) node.outputs.pop_back();
+  }
+
+  ir::Model& model_;
+  std::vector<int64_t> reads_;  // of each value, by nodes and as outputs of graphs
+};
+
+}  // namespace
+
+Result<uint64_t> remove_dead_code(ir::Model& model, const Evaluator&) { return DeadCode(model).remove(0); }
 
 }  // namespace belay::passes

@@ -82,24 +82,24 @@ class ProgramMaker {
 
   // Decides which values get memory of their own and which are places in the arena.
   void find_homes() {
-    std::set<ir::ValueId> own;  // groups that outlive the program
+    std::map<ir::ValueId, std::vector<ir::ValueId>> outliving;  // members by group, the group itself apart
     for (const ir::ValueId value : needed_) {
       const ir::ValueId group = root(value);
       if (before_.contains(group)) {
         if (group != value) stage_.views.emplace_back(value, group);
       } else if (stage_.available.contains(group)) {
-        own.insert(group);
+        std::vector<ir::ValueId>& members = outliving[group];
+        if (value != group) members.push_back(value);
       }
     }
-    for (const ir::ValueId group : own) {
+    for (const auto& [group, members] : outliving) {
       Made& made = stage_.made.emplace_back();
       made.bytes = bytes_of(group);
       made.members.push_back(group);
+      made.members.insert(made.members.end(), members.begin(), members.end());
       made.binding = value_binding(group);
-      for (const ir::ValueId value : needed_)
-        if (value != group && root(value) == group) made.members.push_back(value);
+      own_.insert(group);
     }
-    own_ = std::move(own);
   }
 
   // Spreads the kernels over lanes, where that is wanted, and puts them into the order of their beginnings.
