@@ -1,9 +1,10 @@
 #include "core/host.h"
 
+#include "core/base/status_catalogue.h"
+#include "core/base/status_table.h"
+#include "core/base/text.h"
+#include "core/config/value.h"
 #include "core/host_slots.h"
-#include "core/status_table.h"
-#include "core/text.h"
-#include "core/value.h"
 
 #include <set>
 
@@ -14,6 +15,22 @@ std::vector<std::string> strings(Value list) {
   std::vector<std::string> all;
   for (uint64_t i = 0; i < list.count(); ++i) all.emplace_back(list.at(i).as_string());
   return all;
+}
+
+Result<LogOptions> log_options(const Config& config) {
+  LogOptions options;
+  BELAY_ASSIGN(options.level, parse_level(config.get("log.level").as_string("warning")));
+  options.file = config.get("log.file").as_string();
+  const Value levels = config.get("log.levels");
+  for (uint64_t i = 0; i < levels.count(); ++i) {
+    const std::string logger(levels.key_at(i));
+    const Result<Level> level = parse_level(levels[logger].as_string());
+    if (!level.ok())
+      return Status(Code::kInvalidArgument, "config " + config.where("log.levels.\"" + logger + "\"") +
+                                                ": log.levels: " + level.status().message());
+    options.levels.emplace_back(logger, *level);
+  }
+  return options;
 }
 
 }  // namespace
@@ -36,7 +53,8 @@ Result<std::unique_ptr<Host>> Host::create(HostOptions options) {
 Status Host::prepare(const std::vector<std::string>& plugin_dirs, bool standard_plugin_dirs) {
   const std::vector<std::string> named = config_.plugin_ids();
   BELAY_TRY(config_.check(schema_));
-  BELAY_TRY(log_.configure(config_));
+  BELAY_ASSIGN(LogOptions log, log_options(config_));
+  BELAY_TRY(log_.configure(std::move(log)));
   const std::vector<std::string> overrides = strings(config_.get("runtime.override"));
   services_ = std::make_unique<ServiceRegistry>(std::set<std::string>(overrides.begin(), overrides.end()));
 

@@ -1,13 +1,13 @@
 // core/host.h: the host: what embedding code makes first and destroys last.
 //
-//   Config config;                                      // files, environment, sets
-//   Schema schema = core_schema();                      // and schema.add("engine", {...}) for the tables of
-//   your own auto made = Host::create({.config = std::move(config), .schema = std::move(schema)}); Host& host
-//   = **made;                                // checked against all manifests; nothing is loaded yet for
-//   (const TableShape& kind : kComponentKinds) host.add_kind(kind);      // belay/kinds.hpp
-//   host.set_user(this);                                // user_of(table) in the slots of your services
-//   host.add_service("belay.host.hal/1", &hal_table);   // before start()
-//   BELAY_TRY(host.start());                            // loads what the configuration names
+//   Config config;                                     // files, environment, sets
+//   Schema schema = core_schema();                     // schema.add("engine", {...}): tables of your own
+//   auto made = Host::create({.config = std::move(config), .schema = std::move(schema)});
+//   Host& host = **made;                               // checked against manifests; nothing is loaded yet
+//   for (const TableShape& kind : kComponentKinds) host.add_kind(kind);      // belay/kinds.hpp
+//   host.set_user(this);                               // user_of(table) in the slots of your services
+//   host.add_service("belay.host.hal/1", &hal_table);  // before start()
+//   BELAY_TRY(host.start());                           // loads what the configuration names
 //   BELAY_ASSIGN(Lease driver, host.acquire("belay.driver/1:cpu"));          // driver.object()
 #pragma once
 
@@ -15,10 +15,10 @@
 #include <belay/abi/plugin.h>
 #include <belay/status.hpp>
 #include <belay/table_shape.hpp>
-#include "core/config.h"
-#include "core/executor.h"
-#include "core/fork_guard.h"
-#include "core/log.h"
+#include "core/base/executor.h"
+#include "core/base/fork_guard.h"
+#include "core/base/log.h"
+#include "core/config/config.h"
 #include "core/objects.h"
 #include "core/plugin_loader.h"
 #include "core/service_registry.h"

@@ -1,9 +1,9 @@
 #include "core/host_slots.h"
 
+#include "core/base/status_table.h"
+#include "core/base/text.h"
 #include "core/host.h"
 #include "core/slot_call.h"
-#include "core/status_table.h"
-#include "core/text.h"
 
 #include <malloc.h>
 #include <chrono>

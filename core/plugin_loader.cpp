@@ -1,12 +1,12 @@
 #include "core/plugin_loader.h"
 
+#include "core/base/process_state.h"
+#include "core/base/text.h"
+#include "core/discovery/plugin_file.h"
+#include "core/discovery/plugin_order.h"
 #include "core/host.h"
-#include "core/plugin_file.h"
-#include "core/plugin_order.h"
-#include "core/process_state.h"
 #include "core/shared_library.h"
 #include "core/slot_call.h"
-#include "core/text.h"
 
 #include <algorithm>
 #include <map>

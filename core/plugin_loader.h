@@ -3,8 +3,8 @@
 
 #include <belay/abi/plugin.h>
 #include <belay/status.hpp>
-#include "core/config.h"
-#include "core/plugin_catalog.h"
+#include "core/config/config.h"
+#include "core/discovery/plugin_catalog.h"
 
 #include <chrono>
 #include <memory>

@@ -1,6 +1,6 @@
 #include "core/service_registry.h"
 
-#include "core/text.h"
+#include "core/base/text.h"
 
 #include <algorithm>
 #include <tuple>

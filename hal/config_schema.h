@@ -1,7 +1,7 @@
 // hal/config_schema.h: the tables of the configuration that the HAL and the runtime read.
 #pragma once
 
-#include "core/schema.h"
+#include "core/config/schema.h"
 
 namespace belay::hal {
 

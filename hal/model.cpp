@@ -1,6 +1,6 @@
 #include "hal/model.h"
 
-#include "core/text.h"
+#include "core/base/text.h"
 #include "hal/runtime.h"
 
 #include <belay/abi/model_format.h>

@@ -1,6 +1,6 @@
 #include "hal/model_files.h"
 
-#include "core/text.h"
+#include "core/base/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #include "hal/runtime.h"
 
-#include "core/text.h"
+#include "core/base/text.h"
 #include "hal/config_schema.h"
 
 #include <belay/graph/verify.hpp>

@@ -4,7 +4,7 @@
 
 #include <belay/runtime.h>
 #include <belay/status.hpp>
-#include "core/status_table.h"
+#include "core/base/status_table.h"
 #include "hal/runtime.h"
 
 #include <new>

@@ -1,5 +1,6 @@
 // belay_runtime_* and what needs no runtime.
 #include "c_api.h"
+#include "core/base/status_catalogue.h"
 
 using namespace belay;
 using namespace belay::c_api;

@@ -1,6 +1,6 @@
 #include "test_host.h"
 
-#include "core/status_table.h"
+#include "core/base/status_table.h"
 
 #include <unistd.h>
 #include <xmmintrin.h>

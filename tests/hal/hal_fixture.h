@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/host.h"
-#include "core/status_table.h"
+#include "core/base/status_table.h"
 #include "hal/hal.h"
 
 #include <gmock/gmock.h>

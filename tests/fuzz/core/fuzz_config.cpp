@@ -1,6 +1,6 @@
 // A configuration of any bytes: an error or a configuration that prints, reads again and prints the same. The
 // first line is an assignment as of --set, the rest a file.
-#include "core/config.h"
+#include "core/config/config.h"
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // A manifest of any bytes: an error, or a manifest whose example is a configuration.
-#include "core/config.h"
-#include "core/manifest.h"
+#include "core/config/config.h"
+#include "core/discovery/manifest.h"
 
 #include <cstdint>
 #include <cstdlib>

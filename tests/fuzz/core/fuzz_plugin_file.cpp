@@ -1,5 +1,5 @@
 // A library of any bytes: its headers, tables and note are read within their bounds.
-#include "core/plugin_file.h"
+#include "core/discovery/plugin_file.h"
 
 #include <unistd.h>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The null driver through a real host: loaded from TOML, driven through its C tables.
 #include "core/host.h"
-#include "core/status_table.h"
+#include "core/base/status_table.h"
 
 #include <belay/kinds.hpp>
 #include <belay/testing/fake_host.hpp>

@@ -1,0 +1,60 @@
+#include "core/discovery/plugin_order.h"
+
+#include "core/base/text.h"
+
+#include <algorithm>
+
+namespace belay::core {
+
+std::vector<std::string> all_requirements(const Manifest& manifest) {
+  std::vector<std::string> all = manifest.requires_;
+  for (const ManifestComponent& component : manifest.components)
+    all.insert(all.end(), component.requires_.begin(), component.requires_.end());
+  return all;
+}
+
+bool offers(const Manifest& manifest, std::string_view requirement) {
+  return manifest.id == requirement ||
+         std::any_of(manifest.components.begin(), manifest.components.end(),
+                     [&](const auto& c) { return c.key() == requirement || c.kind == requirement; });
+}
+
+PluginOrder order_plugins(const std::vector<const Manifest*>& plugins) {
+  PluginOrder result;
+  std::vector<const Manifest*> left = plugins;
+  // The one among those left that must come before `manifest`, or nullptr.
+  const auto blocker = [&](const Manifest& manifest,
+                           const std::vector<std::string>& wanted) -> const Manifest* {
+    for (const std::string& requirement : wanted)
+      for (const Manifest* other : left)
+        if (other != &manifest && !offers(manifest, requirement) && offers(*other, requirement)) return other;
+    return nullptr;
+  };
+  const auto wishes = [](const Manifest& manifest) {
+    std::vector<std::string> all = all_requirements(manifest);
+    all.insert(all.end(), manifest.after.begin(), manifest.after.end());
+    for (const ManifestComponent& component : manifest.components)
+      all.insert(all.end(), component.after.begin(), component.after.end());
+    return all;
+  };
+  while (!left.empty()) {
+    auto next = std::find_if(left.begin(), left.end(), [&](auto* m) { return !blocker(*m, wishes(*m)); });
+    if (next == left.end())  // a circle with `after` in it: only what is required counts
+      next =
+          std::find_if(left.begin(), left.end(), [&](auto* m) { return !blocker(*m, all_requirements(*m)); });
+    if (next == left.end()) break;
+    result.order.push_back((*next)->id);
+    left.erase(next);
+  }
+  for (const Manifest* manifest : left) {  // in a circle, or waiting for one
+    std::vector<std::string> path;
+    for (const Manifest* at = manifest; at; at = blocker(*at, all_requirements(*at))) {
+      path.push_back(at->id);
+      if (std::find(path.begin(), path.end() - 1, at->id) != path.end() - 1) break;
+    }
+    result.cycles.emplace(manifest->id, joined(path, " -> "));
+  }
+  return result;
+}
+
+}  // namespace belay::core
