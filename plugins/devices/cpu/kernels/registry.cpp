@@ -1,6 +1,7 @@
 #include "registry.hpp"
 
 #include "heavy/heavy.hpp"
+#include "int8/int8.hpp"
 
 #include <stdexcept>
 #include <string>
@@ -27,6 +28,7 @@ void add_random(Registry&);
 
 Registry::Registry() {
   add_heavy(*this);
+  add_int8(*this);
   add_unary(*this);
   add_binary(*this);
   add_movement(*this);

@@ -12,8 +12,6 @@ void add_heavy(Registry& registry) {
   add_layer_norm(registry);
   add_lrn(registry);
   add_conv_transpose(registry);
-  add_conv_integer(registry);
-  add_matmul_integer(registry);
   add_rnn(registry);
   add_resize(registry);
   add_fused_products(registry);

@@ -18,8 +18,6 @@ void add_batch_norm(Registry&);
 void add_layer_norm(Registry&);
 void add_lrn(Registry&);
 void add_conv_transpose(Registry&);
-void add_conv_integer(Registry&);
-void add_matmul_integer(Registry&);
 void add_rnn(Registry&);
 void add_resize(Registry&);
 void add_fused_products(Registry&);

@@ -1,0 +1,10 @@
+#include "int8.hpp"
+
+namespace belay::cpu {
+
+void add_int8(Registry& registry) {
+  add_conv_bytes(registry);
+  add_matmul_bytes(registry);
+}
+
+}  // namespace belay::cpu
