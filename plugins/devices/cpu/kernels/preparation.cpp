@@ -69,6 +69,8 @@ bool outputs_known(const Signature& signature) {
 
 void Preparation::take(Unit& unit, OpContext& context) {
   unit.box = std::move(context.box_);
+  unit.inputs = uint32_t(unit.signature.inputs.size());
+  unit.outputs = uint32_t(unit.signature.outputs.size());
   unit.declared = std::move(context.declared_);
   unit.resize = context.resize_ && !context.dynamic_;
   unit.writes_shape = context.resize_ || context.dynamic_;
@@ -157,17 +159,15 @@ Result<std::unique_ptr<Unit>> Preparation::prepare(const belay_prepare_req& requ
 namespace {
 
 belay_status run_ready(const Unit& unit, const belay_exec* exec, const uint64_t* args) {
-  const uint32_t inputs = uint32_t(unit.signature.inputs.size()),
-                 outputs = uint32_t(unit.signature.outputs.size());
   const bool has_workspace = unit.workspace_bytes != 0;
-  if (!unit.resize) return unit.box->run(Run(exec, args, inputs, outputs, nullptr, has_workspace));
-  std::vector<void*> memory(outputs, nullptr);
-  for (uint32_t o = 0; o < outputs; ++o) {
+  if (!unit.resize) return unit.box->run(Run(exec, args, unit.inputs, unit.outputs, nullptr, has_workspace));
+  std::vector<void*> memory(unit.outputs, nullptr);
+  for (uint32_t o = 0; o < unit.outputs; ++o) {
     if (!unit.signature.outputs[o].present || o >= unit.declared.size() || !unit.declared[o]) continue;
     memory[o] = exec->output(exec, o, unit.declared[o]->data(), uint32_t(unit.declared[o]->size()));
     if (!memory[o]) throw std::bad_alloc();
   }
-  return unit.box->run(Run(exec, args, inputs, outputs, memory.data(), has_workspace));
+  return unit.box->run(Run(exec, args, unit.inputs, unit.outputs, memory.data(), has_workspace));
 }
 
 // All inputs have bytes now: prepare with them as constants, for this run only.

@@ -11,13 +11,17 @@
 namespace belay::cpu {
 
 // A prepared kernel and all it needs; belay_prepared.handle.
-struct Unit {
-  Signature signature;             // kept whole: a deferred unit prepares from it at each run
+struct alignas(64) Unit {
+  // What a run reads is one cache line: a chain of small kernels costs what it fetches.
   std::unique_ptr<KernelBox> box;  // null: deferred
+  uint64_t workspace_bytes = 0;
+  uint32_t inputs = 0, outputs = 0;  // how many
+  bool resize = false;               // give the outputs' dims at the run
+
+  Signature signature;  // kept whole: a deferred unit prepares from it at each run
   std::vector<std::optional<Dims>> declared;
-  bool resize = false;  // give the outputs' dims at the run
   std::string name, implementation, reason;
-  uint64_t workspace_bytes = 0, packed_bytes = 0, unused_inputs = 0;
+  uint64_t packed_bytes = 0, unused_inputs = 0;
   double cost_ns = 0;
   bool writes_shape = false;
   uint32_t threads = 1;

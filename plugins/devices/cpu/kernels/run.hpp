@@ -67,9 +67,9 @@ class Run {
   void parallel(int64_t count, int64_t grain, F&& f) const {
     if (count <= 0) return;
     grain = std::max<int64_t>(grain, 1);
+    if (count <= grain || exec_->threads <= 1) return call(f, int64_t{0}, count, int64_t{0});
     // Four ranges for a thread even out threads that start late; the results do not depend on the split.
-    const int64_t parts = exec_->threads > 1 ? std::min((count + grain - 1) / grain, max_parts()) : 1;
-    if (parts <= 1) return call(f, int64_t{0}, count, int64_t{0});
+    const int64_t parts = std::min((count + grain - 1) / grain, max_parts());
     struct Split {
       std::remove_reference_t<F>* f;
       int64_t count, parts;

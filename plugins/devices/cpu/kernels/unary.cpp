@@ -127,14 +127,14 @@ struct FloatUnary {
   uint32_t dtype;
   int64_t count;
   double a, b;
+  decltype(simd().unary[0]) loop = simd().unary[size_t(op)];
+  int64_t grain = grain_of((is_cheap(op)        ? 0.15
+                            : op >= Unary::kSin ? 10
+                                                : 0.5) *
+                           (dtype == BELAY_DT_FLOAT64 ? 8 : 1));
 
   void operator()(const Run& run) const {
-    const double ns = (is_cheap(op)        ? 0.15
-                       : op >= Unary::kSin ? 10
-                                           : 0.5) *
-                      (dtype == BELAY_DT_FLOAT64 ? 8 : 1);
-    const auto loop = simd().unary[size_t(op)];
-    run.parallel(count, grain_of(ns), [&](int64_t begin, int64_t end) {
+    run.parallel(count, grain, [&](int64_t begin, int64_t end) {
       if (dtype == BELAY_DT_FLOAT32) {
         loop(run.in<float>(0) + begin, run.out<float>(0) + begin, end - begin, float(a), float(b));
       } else if (dtype == BELAY_DT_FLOAT64) {
