@@ -9,8 +9,12 @@ ocr=no
 for option in "$@"; do
   case $option in
     --ocr) ocr=yes ;;
+    -h | --help)
+      sed -n '2,/^set /{/^# /s///p}' sdk/quickstart.sh # the comment at the top
+      exit 0
+      ;;
     *)
-      echo "quickstart: unknown option '$option', want --ocr or nothing" >&2
+      echo "quickstart: unknown option '$option', want --ocr, --help or nothing" >&2
       exit 2
       ;;
   esac
