@@ -54,7 +54,9 @@ Status Host::prepare(const std::vector<std::string>& plugin_dirs, bool standard_
   const std::vector<std::string> named = config_.plugin_ids();
   BELAY_TRY(config_.check(schema_));
   BELAY_ASSIGN(LogOptions log, log_options(config_));
-  BELAY_TRY(log_.configure(std::move(log)));
+  if (const Status status = log_.configure(std::move(log)); !status.ok())
+    return {status.code() == Code::kResourceExhausted ? status.code() : Code::kInvalidArgument,
+            "config " + config_.where("log.file") + ": " + status.message()};
   const std::vector<std::string> overrides = strings(config_.get("runtime.override"));
   services_ = std::make_unique<ServiceRegistry>(std::set<std::string>(overrides.begin(), overrides.end()));
 

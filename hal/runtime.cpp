@@ -39,9 +39,10 @@ Result<std::unique_ptr<core::Host>> make_host(const RuntimeRequest& request) {
 
 Result<core::Config> read_config(const RuntimeRequest& request) {
   core::Config config;
-  std::vector<std::string> files = request.files.empty() ? core::Config::environment_files() : request.files;
+  const bool named = !request.files.empty();
+  const std::vector<std::string> files = named ? request.files : core::Config::environment_files();
   if (files.empty()) BELAY_TRY(config.add_text("embedded cpu.toml", core::default_config()));
-  for (const std::string& file : files) BELAY_TRY(config.add_file(file));
+  for (const std::string& file : files) BELAY_TRY(config.add_file(file, named ? "" : "BELAY_CONFIG"));
   BELAY_TRY(config.add_environment());
   if (!request.text.empty()) BELAY_TRY(config.add_text("configuration text", request.text));
   for (const std::string& set : request.sets) BELAY_TRY(config.add_set(set));

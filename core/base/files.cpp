@@ -12,11 +12,11 @@ namespace belay::core {
 namespace {
 
 Status from_errno(const std::string& what, const std::string& path, int error) {
-  const Code code = error == ENOENT || error == ENOTDIR  ? Code::kNotFound
-                    : error == EACCES || error == EPERM  ? Code::kPermissionDenied
-                    : error == EMFILE || error == ENFILE ? Code::kResourceExhausted
-                    : error == ELOOP || error == ENXIO   ? Code::kInvalidArgument
-                                                         : Code::kUnavailable;
+  const Code code = error == ENOENT || error == ENOTDIR                     ? Code::kNotFound
+                    : error == EACCES || error == EPERM                     ? Code::kPermissionDenied
+                    : error == EMFILE || error == ENFILE || error == ENOMEM ? Code::kResourceExhausted
+                    : error == ELOOP || error == ENXIO                      ? Code::kInvalidArgument
+                                                                            : Code::kUnavailable;
   return {code, what + " " + quote(path) + " cannot be opened: " +
                     (error == ELOOP ? "it is a symbolic link, want a regular file" : std::strerror(error))};
 }
@@ -48,9 +48,9 @@ Result<OpenFile> open_regular(const std::string& path, uint64_t limit, const std
     return Status(Code::kInvalidArgument, what + " " + quote(path) + " is " + kind + ", want a regular file");
   }
   if (uint64_t(file.stat.st_size) > limit)
-    return Status(Code::kResourceExhausted, what + " " + quote(path) + " has " +
-                                                std::to_string(file.stat.st_size) + " bytes, want " +
-                                                std::to_string(limit) + " at most");
+    return Status(Code::kInvalidArgument, what + " " + quote(path) + " has " +
+                                              std::to_string(file.stat.st_size) + " bytes, want " +
+                                              std::to_string(limit) + " at most");
   return file;
 }
 

@@ -32,8 +32,8 @@ struct OpenFile {
 };
 
 // Opens a regular file for reading and never blocks. NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (not a
-// regular file, or a symbolic link unless `follow`), RESOURCE_EXHAUSTED (over `limit` bytes). `what`: "plugin
-// file".
+// regular file, a symbolic link unless `follow`, over `limit` bytes), RESOURCE_EXHAUSTED (no file descriptor,
+// no memory). `what`: "plugin file".
 Result<OpenFile> open_regular(const std::string& path, uint64_t limit, const std::string& what, bool follow);
 // Its bytes. DATA_LOSS: it shrank meanwhile, or an error of the device.
 Result<std::string> read_at(const OpenFile& file, uint64_t offset, uint64_t bytes, const std::string& path);

@@ -91,10 +91,15 @@ Status Config::add_layer(std::unique_ptr<Node> layer) {
   return {};
 }
 
-Status Config::add_file(const std::string& path) {
-  BELAY_ASSIGN(const std::string text, read_small_file(path, ParseLimits().bytes, "configuration"));
+Status Config::add_file(const std::string& path, std::string_view named_by) {
+  const Result<std::string> text = read_small_file(path, ParseLimits().bytes, "configuration");
+  if (!text.ok()) {
+    const Code code = text.status().code();
+    return {code == Code::kResourceExhausted ? code : Code::kInvalidArgument,
+            text.status().message() + (named_by.empty() ? "" : " (named by " + std::string(named_by) + ")")};
+  }
   folders_[path] = std::filesystem::absolute(path).parent_path().string();
-  return add_text(path, text);
+  return add_text(path, *text);
 }
 
 Status Config::add_text(const std::string& name, std::string_view text) {

@@ -28,9 +28,10 @@ class Config {
   Config(Config&&) noexcept;
   Config& operator=(Config&&) noexcept;
 
-  // NOT_FOUND, PERMISSION_DENIED; INVALID_ARGUMENT with file:line:column for what is no TOML, is over 1 MiB,
-  // nests deeper than 16 or has more than 10,000 values.
-  Status add_file(const std::string& path);
+  // INVALID_ARGUMENT: a file that is not there, cannot be read or is over 1 MiB is a wrong configuration, as
+  // is one (with file:line:column) that is no TOML, nests deeper than 16 or has more than 10,000 values.
+  // RESOURCE_EXHAUSTED: no file descriptor, no memory. `named_by`: "BELAY_CONFIG", for messages.
+  Status add_file(const std::string& path, std::string_view named_by = {});
   // `name` stands for the file in messages.
   Status add_text(const std::string& name, std::string_view text);
   // "memory.policies=[\"pool\"]"; what is no TOML value is a string: "log.level=debug",

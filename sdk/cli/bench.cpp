@@ -88,7 +88,7 @@ void call(Load& load, Caller& caller) {
   try {
     caller.failure = work(load, caller);
   } catch (const Failure& failure) {
-    caller.failure = {failure.exit == Exit::kMemory ? Code::kResourceExhausted : Code::kFailedPrecondition,
+    caller.failure = {failure.exit == Exit::kResource ? Code::kResourceExhausted : Code::kFailedPrecondition,
                       failure.message};
   }
   if (!caller.failure.ok()) load.stop = true;  // the others need not go on
@@ -128,8 +128,8 @@ Exit bench(const BenchOptions& options, Output& output) {
     load.go = load.stop = true;
     for (std::thread& thread : threads) thread.join();
     fail(Stage::kModel, {Code::kResourceExhausted, "Of " + std::to_string(options.callers) + " callers " +
-                                                       std::to_string(threads.size()) + " got a thread: " +
-                                                       error.code().message() + "."});
+                                                       std::to_string(threads.size()) +
+                                                       " got a thread: " + error.code().message() + "."});
   }
   Progress progress(output, "bench", uint64_t(options.seconds * 1000));
   const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };

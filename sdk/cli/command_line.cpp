@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kExitCodes =
     "Exit codes: 0 ok, 1 a comparison failed, 2 command line or configuration, 3 input or model, 4 device or "
     "plugin,\n"
-    "5 out of memory, 6 timeout, 7 internal, 130 interrupted.";
+    "5 out of memory or another resource, 6 timeout, 7 internal, 130 interrupted.";
 
 const char* const kInputHelp =
     "An input: NAME=FILE, with FILE.npy, FILE.pb (ONNX TensorProto) or raw numbers as "

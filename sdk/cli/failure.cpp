@@ -20,7 +20,7 @@ Exit exit_of(Code code, Stage stage) {
       return Exit::kOk;
     case Code::kResourceExhausted:
     case Code::kNeedSegment:
-      return Exit::kMemory;
+      return Exit::kResource;
     case Code::kDeadlineExceeded:
       return Exit::kTimeout;
     case Code::kDeviceLost:

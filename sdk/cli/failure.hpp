@@ -10,11 +10,11 @@ namespace belay::cli {
 
 enum class Exit : int {
   kOk = 0,
-  kDiffers = 1,  // a comparison or a conformance case failed
-  kUsage = 2,    // command line or configuration
-  kInput = 3,    // an input, a model, or a file that cannot be read or written
-  kDevice = 4,   // a device or plugin
-  kMemory = 5,
+  kDiffers = 1,   // a comparison or a conformance case failed
+  kUsage = 2,     // command line or configuration
+  kInput = 3,     // an input, a model, or a file that cannot be read or written
+  kDevice = 4,    // a device or plugin
+  kResource = 5,  // memory, file descriptors, processes
   kTimeout = 6,
   kInternal = 7,
   kInterrupted = 130,  // Ctrl-C, as shells count it

@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   } catch (const Failure& failure) {
     return report(failure);
   } catch (const std::bad_alloc&) {
-    return report({Exit::kMemory, "RESOURCE_EXHAUSTED", "There is not enough memory.",
+    return report({Exit::kResource, "RESOURCE_EXHAUSTED", "There is not enough memory.",
                    "Free some, or use a smaller model or batch."});
   } catch (const std::exception& error) {
     return report({Exit::kInternal, "INTERNAL", error.what(),

@@ -40,10 +40,12 @@ class Fd {
 };
 
 [[noreturn]] void fail_system(const char* what) {
+  const bool files = errno == EMFILE || errno == ENFILE, room = errno == ENOSPC;
+  const bool exhausted = files || room || errno == ENOMEM || errno == EAGAIN;
   throw Failure{
-      errno == ENOMEM || errno == EAGAIN ? Exit::kMemory : Exit::kInternal, "RESOURCE_EXHAUSTED",
+      exhausted ? Exit::kResource : Exit::kInternal, exhausted ? "RESOURCE_EXHAUSTED" : "INTERNAL",
       std::string("A child process cannot be started (") + what + "): " + std::strerror(errno) + ".",
-      "Try fewer --jobs."};
+      files ? "Raise the limit of open files (ulimit -n) or try fewer --jobs." : "Try fewer --jobs."};
 }
 
 struct Pipe {

@@ -19,6 +19,8 @@ Code code_of(int error) {
     case EPERM:
       return Code::kPermissionDenied;
     case ENOMEM:
+    case EMFILE:
+    case ENFILE:
       return Code::kResourceExhausted;
     default:
       return Code::kDataLoss;

@@ -214,6 +214,16 @@ TEST(HostTest, InAForkedChildEveryCallFailsAndNamesTheCreator) {
   EXPECT_EQ(add(*lease, 1), 1025u);
 }
 
+TEST(HostTest, ALogFileThatCannotBeOpenedIsAMistakeOfTheConfiguration) {
+  TempDir dir;
+  Config config;
+  ASSERT_TRUE(config.add_text("test.toml", "[log]\nfile = \"/proc/none/x.log\"\n").ok());
+  const auto made = Host::create({.config = std::move(config), .standard_plugin_dirs = false});
+  EXPECT_EQ(made.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(made.status().message(),
+              HasSubstr("config test.toml:2:8: log.file '/proc/none/x.log' cannot be opened"));
+}
+
 TEST(HostTest, AWrongLevelOfALoggerIsNamedWithItsPlace) {
   TempDir dir;
   TestHost test(dir, "[log]\nlevels = { core = \"loud\" }\n");

@@ -49,8 +49,9 @@ typedef struct belay_runtime_req {
   uint64_t plugin_dir_count;
 } belay_runtime_req;
 
-/* Reads the configuration, loads and starts the plugins it names. Errors: INVALID_ARGUMENT (file:line:column), NOT_FOUND
- * (a plugin or file: names it and where it was looked for), and what plugins say. */
+/* Reads the configuration, loads and starts the plugins it names. Errors: INVALID_ARGUMENT (the
+ * configuration: file:line:column, or the file that cannot be read), NOT_FOUND (a plugin: names it and where it was looked
+ * for), and what plugins say. */
 BELAY_API belay_status belay_runtime_create(const belay_runtime_req*, belay_runtime** out);
 /* Ends it: models, contexts and buffers made from it must be gone; those that are not are named in the log, and what
  * they need stays. NULL is ignored. */

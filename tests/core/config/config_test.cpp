@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 namespace belay::core {
 namespace {
 
@@ -168,11 +170,23 @@ TEST(ConfigTest, AssignmentsThatAreNoneAreRefused) {
 TEST(ConfigTest, FilesThatCannotBeReadAreNamed) {
   TempDir dir;
   Config config;
-  EXPECT_EQ(config.add_file(dir / "none.toml").code(), Code::kNotFound);
+  const Status none = config.add_file(dir / "none.toml", "BELAY_CONFIG");
+  EXPECT_EQ(none.code(), Code::kInvalidArgument);
+  EXPECT_THAT(none.message(),
+              AllOf(HasSubstr("none.toml' cannot be opened: No such file"), HasSubstr("BELAY_CONFIG")));
   EXPECT_THAT(config.add_file(dir.path()).message(), HasSubstr("is a directory, want a regular file"));
   EXPECT_THAT(config.add_file("/dev/zero").message(), HasSubstr("is a device"));
   dir.write("big.toml", std::string(2 << 20, ' '));
-  EXPECT_EQ(config.add_file(dir / "big.toml").code(), Code::kResourceExhausted);
+  const Status big = config.add_file(dir / "big.toml");
+  EXPECT_EQ(big.code(), Code::kInvalidArgument);
+  EXPECT_THAT(big.message(), HasSubstr("has 2097152 bytes, want 1048576 at most"));
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none_left{0, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none_left);
+  const Status no_descriptor = config.add_file(dir / "big.toml");
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(no_descriptor.code(), Code::kResourceExhausted) << no_descriptor.message();
 }
 
 TEST(ConfigTest, RelativePathsAreThoseOfTheirFile) {
