@@ -86,7 +86,7 @@ const ConvCase kConvs[] = {
     {"groups", {1, 8, 9, 9}, {10, 4, 3, 3}, {1, 10, 9, 9}, 2},
 };
 
-TEST(FusedConvTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) {
+void check_fused_convs() {
   for (const ConvCase& c : kConvs)
     for (const auto& [name, end] : activations())
       for (const bool bias : {false, true})
@@ -105,6 +105,8 @@ TEST(FusedConvTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) {
               1, label);
         }
 }
+
+TEST(FusedConvTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) { each_micro(check_fused_convs); }
 
 TEST(FusedConvTest, PReluWithOneSlopeOrOneForEachChannel) {
   for (const ConvCase& c : kConvs)
