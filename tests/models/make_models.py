@@ -16,11 +16,12 @@ import numpy as np
 
 import cases_control
 import cases_networks
+import cases_quantized
 import cases_storage
 import cases_values
 from onnx_build import write_file
 
-MODULES = [cases_networks, cases_control, cases_values, cases_storage]
+MODULES = [cases_networks, cases_quantized, cases_control, cases_values, cases_storage]
 
 
 def main():

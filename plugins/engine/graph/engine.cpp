@@ -96,6 +96,34 @@ Result<plan::Target> Engine::target_for(belay_obj* device, const belay_value* op
   return target;
 }
 
+namespace {
+
+// Passes that would put an operator in place of others for which the device has no kernel.
+Status disable_unsupported(plan::Target& target, const ir::Model& model) {
+  bool quantised = false;
+  for (const ir::Node& node : model.nodes)
+    quantised |= node.is("DequantizeLinear") || node.is("QuantizeLinear") || node.is("MatMulInteger");
+  if (!quantised) return {};  // no such pass will find anything
+  const auto dtype = [](char letter) -> uint32_t {
+    return letter == 'b' ? BELAY_DT_UINT8 : letter == 'i' ? BELAY_DT_INT32 : BELAY_DT_FLOAT32;
+  };
+  for (const passes::Pass& pass : passes::all_passes()) {
+    if (pass.makes.empty()) continue;
+    std::vector<plan::OperatorForm> forms;
+    for (const passes::Made& made : pass.makes) {
+      plan::OperatorForm& form = forms.emplace_back();
+      form.domain = made.domain, form.op = made.op, form.version = made.version;
+      for (const char letter : made.inputs) form.inputs.push_back(dtype(letter));
+      form.output = dtype(made.output);
+    }
+    BELAY_ASSIGN(const bool all, plan::claim_all(target.hal, target.providers, target.info, forms));
+    if (!all) target.options.disabled_passes.emplace(pass.name);
+  }
+  return {};
+}
+
+}  // namespace
+
 Status Engine::load(const belay_load_req& req, belay_created* out) {
   const auto now = [&] { return host_.now_ns(&host_); };
   const uint64_t begin = now();
@@ -109,6 +137,7 @@ Status Engine::load(const belay_load_req& req, belay_created* out) {
 
   plan::ConstantPool scratch(target.hal, target.device, target.host_visible, model->sources, false);
   plan::FoldBudget budget(*model, target.options.fold_limit);
+  BELAY_TRY(disable_unsupported(target, *model));
   const passes::Evaluator evaluate = [&](const ir::Env& env, const ir::Node& node) {
     return plan::evaluate_on_host(target.hal, env, node, target.host_providers, target.host_info, scratch,
                                   budget);

@@ -1,5 +1,6 @@
 // QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
 #include "convert.hpp"
+#include "int8/bytes.hpp"
 #include "registry.hpp"
 
 #include <algorithm>
@@ -58,6 +59,11 @@ struct Quantize {
     const int32_t zero = has_zero ? int32_t(run.in<To>(2)[channel]) : 0;
     const From* x = run.in<From>(0) + i * c.inner;
     To* y = run.out<To>(0) + i * c.inner;
+    if constexpr (std::is_same_v<From, float> && sizeof(To) == 1) {
+      byte_micro().quantize(x + from, to - from, scale, zero, std::is_signed_v<To>,
+                            reinterpret_cast<uint8_t*>(y) + from);
+      return;
+    }
     for (int64_t k = from; k < to; ++k) y[k] = quantized<To>(float(Compute<From>::load(x[k])), scale, zero);
   }
 };
@@ -113,6 +119,12 @@ Status prepare_dequantize(OpContext& op) {
             const int64_t zero = has_zero ? int64_t(run.in<From>(2)[channel]) : 0;
             const From* x = run.in<From>(0);
             To* y = run.out<To>(0);
+            if constexpr (std::is_same_v<To, float> && sizeof(From) == 1) {
+              byte_micro().dequantize(reinterpret_cast<const uint8_t*>(x) + begin, stop - begin, scale, int32_t(zero),
+                                      std::is_signed_v<From>, y + begin);
+              begin = stop;
+              continue;
+            }
             for (int64_t i = begin; i < stop; ++i) {
               if constexpr (sizeof(From) < 4)
                 y[i] = Compute<To>::store(float(int32_t(x[i]) - int32_t(zero)) * scale);
@@ -146,8 +158,8 @@ Status prepare_dynamic_quantize(OpContext& op) {
     if (uint8_t* out = run.out<uint8_t>(2)) *out = zero;
     uint8_t* y = run.out<uint8_t>(0);
     if (!y) return;
-    run.parallel(count, grain_of(0.7), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) y[i] = quantized<uint8_t>(x[i], scale, zero);
+    run.parallel(count, grain_of(0.1), [&](int64_t begin, int64_t end) {
+      byte_micro().quantize(x + begin, end - begin, scale, zero, false, y + begin);
     });
   });
   return {};

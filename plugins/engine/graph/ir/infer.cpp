@@ -163,7 +163,8 @@ Status infer(Env& env, const Node& node) {
   for (const ValueId value : node.outputs)
     if (value != BELAY_NONE) env.types[value] = {};
   const bool known_domain =
-      node.domain.empty() || node.domain == "com.microsoft" || node.domain.starts_with("ai.onnx.preview");
+      node.domain.empty() || node.domain == "com.microsoft" || node.domain == "belay" ||
+      node.domain.starts_with("ai.onnx.preview");
   if (!known_domain) return {};
   const auto rule = rules().find(node.op);
   if (rule == rules().end()) return {};

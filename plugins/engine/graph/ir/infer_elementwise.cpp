@@ -96,6 +96,26 @@ Status quantize(Infer& at) {
   return {};
 }
 
+// QLinearAdd, QLinearMul: operands 0 and 3.
+Status qlinear_binary(Infer& at) {
+  if (!at.ranked(0) || !at.ranked(3)) {
+    at.set_unranked(0, at.dtype(0));
+    return {};
+  }
+  Dims out = at.dims(0);
+  BELAY_TRY(at.broadcast(out, at.dims(3)));
+  at.set(0, at.dtype(0), std::move(out));
+  return {};
+}
+
+Status byte_table(Infer& at) {
+  Type type = at.in(0);
+  type.kind = BELAY_TYPE_TENSOR;
+  type.dtype = at.dtype(1);
+  at.set(0, type);
+  return {};
+}
+
 Status dequantize(Infer& at) {
   Type type = at.in(0);
   type.kind = BELAY_TYPE_TENSOR;
@@ -272,6 +292,9 @@ constexpr RuleEntry kRules[] = {
     {"Dropout", dropout},
     {"QuantizeLinear", quantize},
     {"DequantizeLinear", dequantize},
+    {"QLinearAdd", qlinear_binary},
+    {"QLinearMul", qlinear_binary},
+    {"ByteTable", byte_table},
     {"DynamicQuantizeLinear", dynamic_quantize},
     {"ReduceL1", reduce},
     {"ReduceL2", reduce},

@@ -263,26 +263,33 @@ Status matmul(Infer& at) { return matmul_of(at, 0, 1, at.dtype(0)); }
 Status matmul_integer(Infer& at) { return matmul_of(at, 0, 1, BELAY_DT_INT32); }
 Status qlinear_matmul(Infer& at) { return matmul_of(at, 0, 3, at.dtype(7)); }
 
-Status gemm(Infer& at) {
-  if (!at.ranked(0) || !at.ranked(1)) {
-    at.set(0, at.dtype(0), {kUnknown, kUnknown});
+Status matmul_to_float(Infer& at) { return matmul_of(at, 0, 1, BELAY_DT_FLOAT32); }
+
+Status gemm_of(Infer& at, size_t b, uint32_t dtype) {
+  if (!at.ranked(0) || !at.ranked(b)) {
+    at.set(0, dtype, {kUnknown, kUnknown});
     return {};
   }
-  if (at.rank(0) != 2 || at.rank(1) != 2) return at.fail("A and B must have rank 2");
+  if (at.rank(0) != 2 || at.rank(b) != 2) return at.fail("A and B must have rank 2");
   const bool ta = at.node().int_or("transA", 0) != 0, tb = at.node().int_or("transB", 0) != 0;
   const int64_t m = at.dims(0)[ta ? 1 : 0], k = at.dims(0)[ta ? 0 : 1];
-  const int64_t other = at.dims(1)[tb ? 1 : 0], n = at.dims(1)[tb ? 0 : 1];
+  const int64_t other = at.dims(b)[tb ? 1 : 0], n = at.dims(b)[tb ? 0 : 1];
   if (k >= 0 && other >= 0 && k != other)
     return at.fail("inner dims " + std::to_string(k) + " and " + std::to_string(other) + " differ");
   Dims out{m, n};
-  if (at.has(2) && at.ranked(2)) {
+  const size_t c = b == 1 ? 2 : 6;
+  if (at.has(c) && at.ranked(c)) {
     Dims with = out;
-    BELAY_TRY(at.broadcast(with, at.dims(2)));
+    BELAY_TRY(at.broadcast(with, at.dims(c)));
     if (with.size() != 2 || (m >= 0 && with[0] != m) || (n >= 0 && with[1] != n))
       return at.fail("C does not broadcast to the product");
   }
-  at.set(0, at.dtype(0), std::move(out));
+  at.set(0, dtype, std::move(out));
   return {};
+}
+Status gemm(Infer& at) { return gemm_of(at, 1, at.dtype(0)); }
+Status qgemm(Infer& at) {
+  return gemm_of(at, 3, !at.has(7) ? uint32_t(BELAY_DT_FLOAT32) : at.has(8) ? at.dtype(8) : uint32_t(BELAY_DT_UINT8));
 }
 
 Status roi_align(Infer& at) {
@@ -320,6 +327,7 @@ constexpr RuleEntry kRules[] = {
     {"AveragePool", pool},
     {"LpPool", pool},
     {"GlobalAveragePool", global_pool},
+    {"QLinearGlobalAveragePool", global_pool},
     {"GlobalMaxPool", global_pool},
     {"GlobalLpPool", global_pool},
     {"MaxUnpool", max_unpool},
@@ -331,6 +339,8 @@ constexpr RuleEntry kRules[] = {
     {"MatMul", matmul},
     {"MatMulInteger", matmul_integer},
     {"QLinearMatMul", qlinear_matmul},
+    {"MatMulIntegerToFloat", matmul_to_float},
+    {"QGemm", qgemm},
     {"Gemm", gemm},
     {"RoiAlign", roi_align},
     {"MaxRoiPool", roi_align},

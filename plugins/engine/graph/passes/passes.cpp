@@ -5,13 +5,34 @@
 namespace belay::passes {
 namespace {
 
+// "belay" is the domain of operators that no format has. ByteTable: y = table[x], by the bits of each byte.
+constexpr Made kTable{"belay", "ByteTable", 1, "bb", 'b'};
+constexpr Made kToFloat{"com.microsoft", "MatMulIntegerToFloat", 1, "bbffbbf", 'f'};
+constexpr Made kProducts[] = {{"", "QLinearConv", 10, "bfbbfbfbi", 'b'},
+                              {"", "QLinearMatMul", 10, "bfbbfbfb", 'b'},
+                              {"com.microsoft", "QGemm", 1, "bfbbfbifb", 'b'},
+                              kToFloat,
+                              kTable};
+constexpr Made kElementwise[] = {{"com.microsoft", "QLinearAdd", 1, "bfbbfbfb", 'b'},
+                                 {"com.microsoft", "QLinearMul", 1, "bfbbfbfb", 'b'},
+                                 {"com.microsoft", "QLinearGlobalAveragePool", 1, "bfbfb", 'b'},
+                                 kTable};
+constexpr Made kDynamic[] = {kToFloat};
+
 constexpr Pass kPasses[] = {
     {"version-lift", "brings each node to the newest definition up to opset 17", lift_versions},
     {"constant-folding", "runs nodes whose inputs are constant", fold_constants},
     {"identity", "drops Identity, and Dropout outside training", drop_identities},
     {"inline-if", "puts the branch of a constant condition in place of its If", inline_branches},
-    {"affine-folding", "folds scale and shift into the weights before them", fold_affine},
+    {"common-nodes", "computes once what several nodes compute from the same", join_common},
+    {"quantized-products", "multiplies bytes where DequantizeLinear and QuantizeLinear are around a product",
+     quantize_products, kProducts},
+    {"quantized-elementwise", "looks bytes up, or moves them, between DequantizeLinear and QuantizeLinear",
+     quantize_elementwise, kElementwise},
+    {"dynamic-products", "joins MatMulInteger with what scales its sums", join_dynamic_products, kDynamic},
     {"dead-code", "drops nodes that nobody reads", remove_dead_code},
+    {"dequantized-constants", "runs DequantizeLinear where its inputs are constant", fold_dequantized},
+    {"affine-folding", "folds scale and shift into the weights before them", fold_affine},
 };
 
 }  // namespace

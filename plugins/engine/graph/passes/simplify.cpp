@@ -32,9 +32,8 @@ std::optional<std::vector<ir::ConstantPtr>> outputs_of(const ir::Env& env, const
   return evaluate ? evaluate(env, node) : std::nullopt;
 }
 
-}  // namespace
-
-Result<uint64_t> fold_constants(ir::Model& model, const Evaluator& evaluate) {
+// Folds the nodes that `chosen` allows.
+Result<uint64_t> fold(ir::Model& model, const Evaluator& evaluate, bool (*chosen)(const ir::Node&)) {
   BELAY_ASSIGN(ir::Env env, infer_model(model));
   uint64_t changes = 0;
   for (const ir::GraphId graph : reachable(model)) {
@@ -53,7 +52,7 @@ Result<uint64_t> fold_constants(ir::Model& model, const Evaluator& evaluate) {
           if (node.outputs[i] != BELAY_NONE && !env.types[node.outputs[i]].kind)
             env.types[node.outputs[i]] = before[i];
       }
-      const auto made = outputs_of(env, node, evaluate);
+      const auto made = chosen(node) ? outputs_of(env, node, evaluate) : std::nullopt;
       if (!made || made->size() < node.outputs.size() || node.outputs.empty()) {
         kept.push_back(id);
         continue;
@@ -69,6 +68,21 @@ Result<uint64_t> fold_constants(ir::Model& model, const Evaluator& evaluate) {
     model.graphs[graph].nodes = std::move(kept);
   }
   return changes;
+}
+
+}  // namespace
+
+// Bytes that are dequantised stay bytes until it is known that no product multiplies them as they are.
+Result<uint64_t> fold_constants(ir::Model& model, const Evaluator& evaluate) {
+  return fold(model, evaluate, [](const ir::Node& node) { return !node.is("DequantizeLinear"); });
+}
+
+Result<uint64_t> fold_dequantized(ir::Model& model, const Evaluator& evaluate) {
+  const auto chosen = [](const ir::Node& node) { return node.is("DequantizeLinear"); };
+  for (const ir::Graph& graph : model.graphs)
+    for (const ir::NodeId id : graph.nodes)
+      if (chosen(model.nodes[id])) return fold(model, evaluate, chosen);
+  return uint64_t{0};
 }
 
 Result<uint64_t> drop_identities(ir::Model& model, const Evaluator&) {

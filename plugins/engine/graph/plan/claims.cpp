@@ -1,5 +1,6 @@
 #include "plan/claims.hpp"
 
+#include <belay/graph/builder.hpp>
 #include <belay/graph/view.hpp>
 
 #include <algorithm>
@@ -205,6 +206,46 @@ Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<
       if (unit_of[node] == BELAY_NONE) out.refused.emplace_back(node, all.refusals[node]);
     return out;
   }
+}
+
+Result<bool> claim_all(const Hal& hal, std::span<const Provider> providers, const belay_device_info& device,
+                       std::span<const OperatorForm> forms) {
+  belay::graph::Builder builder;
+  uint32_t values = 0;
+  const auto value = [&](uint32_t dtype) {
+    return builder.add_value(0, "v" + std::to_string(values++), builder.tensor_type(dtype, std::nullopt));
+  };
+  for (const OperatorForm& form : forms) {
+    std::vector<uint32_t> inputs;
+    for (const uint32_t dtype : form.inputs) {
+      inputs.push_back(value(dtype));
+      builder.add_input(0, inputs.back());
+    }
+    const uint32_t output = value(form.output);
+    builder.add_node(0, form.domain, form.op, form.version, form.op, inputs, {&output, 1});
+    builder.add_output(0, output);
+  }
+  BELAY_ASSIGN(const std::string image, builder.freeze());
+  const std::vector<const void*> constants(values, nullptr);
+  belay_claim_req req{};
+  req.hdr.struct_size = sizeof req;
+  req.image = {image.data(), image.size()};
+  req.device = &device;
+  req.constants = constants.data();
+  Collected all;
+  all.nodes = forms.size();
+  all.values = values;
+  all.refusals.resize(all.nodes);
+  const belay_claim_sink sink{&all, on_claim, on_refuse};
+  std::set<uint32_t> claimed;
+  for (const Provider& provider : providers) {
+    all.provider = &provider;
+    BELAY_TRY(hal.check(provider.vt()->claim(provider.object, &req, &sink))
+                  .while_doing("asking '" + provider.key + "' for claims"));
+  }
+  for (const Claim& claim : all.claims)
+    if (claim.nodes.size() == 1) claimed.insert(claim.nodes[0]);
+  return claimed.size() == forms.size();
 }
 
 Result<PreparedPtr> prepare(const Hal& hal, const Image& image, const Claim& claim,

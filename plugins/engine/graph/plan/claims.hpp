@@ -25,6 +25,17 @@ struct Choice {
 Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<ir::ValueId>& needed,
                              std::span<const Provider> providers, const belay_device_info& device);
 
+// An operator on tensors of any shape, as far as a provider must know it to claim it.
+struct OperatorForm {
+  std::string_view domain, op;
+  uint32_t version = 1;
+  std::vector<uint32_t> inputs;  // element types
+  uint32_t output = BELAY_DT_UNDEFINED;
+};
+// Whether each of them is claimed by one of the providers.
+Result<bool> claim_all(const Hal& hal, std::span<const Provider> providers, const belay_device_info& device,
+                       std::span<const OperatorForm> forms);
+
 Result<PreparedPtr> prepare(const Hal& hal, const Image& image, const Claim& claim,
                             const belay_device_info& device, uint32_t threads, uint64_t precision);
 

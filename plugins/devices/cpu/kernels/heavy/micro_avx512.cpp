@@ -4,7 +4,6 @@
 #include "micro.hpp"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")
 #define BELAY_LANES 64

@@ -94,5 +94,8 @@ extern const ByteMicro kBytesSse2, kBytesAvx2, kBytesAvx512, kBytesVnni, kBytesV
 
 // The best that this CPU runs.
 const ByteMicro& byte_micro();
+// Makes byte_micro() give another level that the CPU runs; null: the best again. For tests, while no kernel is in use:
+// what is packed for one level is of no use to another.
+void use_byte_micro(const ByteMicro* level);
 
 }  // namespace belay::cpu

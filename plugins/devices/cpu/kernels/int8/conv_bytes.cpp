@@ -260,7 +260,7 @@ Status prepare_conv_bytes(OpContext& context, const Attributes& attributes, cons
   ConvShape& shape = kernel.shape;
   BELAY_TRY(read_conv(context, attributes, size_t(at.x), size_t(at.w), shape));
   BELAY_TRY(check_operands(context, kernel));
-  BELAY_TRY(context.output(0, out, shape.out_dims()));
+  BELAY_TRY(context.output(0, table < 0 ? out : context.dtype(size_t(table)), shape.out_dims()));
   const bool x_signed = context.dtype(size_t(at.x)) == BELAY_DT_INT8,
              w_signed = context.dtype(size_t(at.w)) == BELAY_DT_INT8;
   kernel.w_form = {false, w_signed};
@@ -329,6 +329,30 @@ Status prepare_qlinear_conv(OpContext& context) {
   return prepare_conv_bytes(context, context.attr(), kQLinearConv, out, -1);
 }
 
+// QLinearConv whose bytes are looked up in a constant table.
+bool match_table(const ClaimContext& context, uint32_t index, Match& out) {
+  const graph::NodeView node = context.view.node(index);
+  if (!node.domain().empty() || node.outputs().size() != 1) return false;
+  const uint32_t made = node.output(0), next = context.only_consumer(made);
+  if (next == BELAY_NONE) return false;
+  const graph::NodeView table = context.view.node(next);
+  if (table.domain() != "belay" || table.op() != "ByteTable" || table.input(0) != made) return false;
+  const auto entries = context.view.shape(table.input(1));
+  if (!context.constant(table.input(1)) || !entries || *entries != Dims{256}) return false;
+  out.nodes = {index, next};
+  out.inputs.assign(node.inputs().begin(), node.inputs().end());
+  out.inputs.resize(size_t(kQLinearConv.bias) + 1, BELAY_NONE);
+  out.inputs.push_back(table.input(1));
+  out.outputs = {table.output(0)};
+  out.score = 620;
+  return true;
+}
+Status prepare_table(PatternContext& pattern) {
+  constexpr int kTable = kQLinearConv.bias + 1;
+  BELAY_ASSIGN(const uint32_t before, output_of(pattern.op));
+  return prepare_conv_bytes(pattern.op, pattern.attributes(0), kQLinearConv, before, kTable);
+}
+
 }  // namespace
 
 void add_conv_bytes(Registry& registry) {
@@ -344,6 +368,7 @@ void add_conv_bytes(Registry& registry) {
                      .min_inputs = 8,
                      .max_inputs = 9,
                      .ns_per_byte = 0.5});
+  registry.add(PatternDef{"QLinearConv with a table", "QLinearConv", match_table, prepare_table});
 }
 
 }  // namespace belay::cpu

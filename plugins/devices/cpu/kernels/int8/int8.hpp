@@ -10,6 +10,7 @@ void add_int8(Registry&);
 
 // Each adds the operators of one file.
 void add_conv_bytes(Registry&);
+void add_elementwise_bytes(Registry&);
 void add_matmul_bytes(Registry&);
 
 }  // namespace belay::cpu

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <array>
-
 namespace belay::cpu::testing {
 namespace {
 
@@ -43,8 +41,8 @@ Geometry geometry(const Case& c) {
   return g;
 }
 
-std::array<int64_t, 5> unravel(int64_t at, const std::vector<int64_t>& dims) {
-  std::array<int64_t, 5> index{};
+std::vector<int64_t> unravel(int64_t at, const std::vector<int64_t>& dims) {
+  std::vector<int64_t> index(dims.size());
   for (size_t d = dims.size(); d-- > 0; at /= dims[d]) index[d] = at % dims[d];
   return index;
 }
@@ -58,12 +56,11 @@ Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor* b
   dims.insert(dims.end(), g.out.begin(), g.out.end());
   const std::vector<int64_t> kernel(c.w.begin() + 1, c.w.end());
   std::vector<double> ys;
-  const int64_t terms = count_of(kernel);
   for (int64_t at = 0; at < count_of(dims); ++at) {
-    const auto o = unravel(at, dims);
+    const std::vector<int64_t> o = unravel(at, dims);
     double sum = bias ? bs[size_t(o[1])] : 0;
-    for (int64_t t = 0; t < terms; ++t) {
-      const auto k = unravel(t, kernel);
+    for (int64_t t = 0; t < count_of(kernel); ++t) {
+      const std::vector<int64_t> k = unravel(t, kernel);
       int64_t from = o[0] * c.x[1] + o[1] / (c.w[0] / c.group) * c.w[1] + k[0];
       bool inside = true;
       for (size_t d = 0; d < g.out.size(); ++d) {
@@ -71,7 +68,7 @@ Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor* b
         inside = inside && i >= 0 && i < c.x[d + 2];
         from = from * c.x[d + 2] + i;
       }
-      if (inside) sum += xs[size_t(from)] * ws[size_t(o[1] * terms + t)];
+      if (inside) sum += xs[size_t(from)] * ws[size_t(o[1] * count_of(kernel) + t)];
     }
     ys.push_back(sum);
   }
@@ -90,11 +87,8 @@ void check(const Case& c, uint32_t dtype, double rtol, double atol) {
   if (!c.dilations.empty()) node.attr("dilations", c.dilations);
   if (c.auto_pad) node.attr("auto_pad", c.auto_pad);
   node.attr("group", c.group);
-  const Tensor wanted = expected(c, x, w, c.bias ? &b : nullptr);
-  each_micro([&] {
-    EXPECT_TRUE(close(result(node), wanted, rtol, atol))
-        << "x " << text_of(c.x) << " w " << text_of(c.w) << " group " << c.group << " " << dtype_name(dtype);
-  });
+  EXPECT_TRUE(close(result(node), expected(c, x, w, c.bias ? &b : nullptr), rtol, atol))
+      << "x " << text_of(c.x) << " w " << text_of(c.w) << " group " << c.group << " " << dtype_name(dtype);
 }
 
 const std::vector<Case>& cases() {
@@ -104,9 +98,6 @@ const std::vector<Case>& cases() {
       {{2, 4, 7, 8}, {9, 4, 1, 1}, {2, 2}},
       {{1, 6, 12, 13}, {8, 3, 3, 2}, {2, 1}, {1, 0, 2, 1}, {1, 2}, 2},
       {{1, 20, 14, 14}, {70, 20, 3, 3}, {}, {1, 1, 1, 1}},  // several blocks of k, of rows and of columns
-      {{2, 20, 7, 7}, {96, 20, 3, 3}, {}, {1, 1, 1, 1}},  // fewer pixels than channels
-      {{1, 40, 7, 7}, {300, 40, 1, 1}},
-      {{1, 8, 13, 9}, {96, 4, 3, 3}, {2, 2}, {1, 0, 0, 1}, {}, 2},
       {{1, 3, 40, 40}, {17, 3, 7, 7}, {2, 2}, {3, 3, 3, 3}},
       {{3, 2, 17}, {4, 2, 5}, {3}, {2, 1}},  // one spatial dim
       {{2, 2, 5, 6, 7}, {3, 2, 3, 2, 3}, {2, 1, 2}, {1, 0, 1, 0, 1, 1}},
@@ -117,17 +108,6 @@ const std::vector<Case>& cases() {
       {{1, 4, 9, 9}, {4, 1, 5, 5}, {2, 2}, {2, 2, 2, 2}, {}, 4},
       {{1, 4, 9, 20}, {8, 1, 1, 3}, {1, 3}, {0, 1, 0, 4}, {1, 2}, 4},
       {{1, 4, 33}, {4, 1, 3}, {}, {1, 1}, {}, 4},
-      {{1, 2, 70, 75}, {2, 1, 3, 3}, {}, {1, 1, 1, 1}, {}, 2},  // several bands of rows
-      {{1, 2, 71, 130}, {2, 1, 3, 3}, {2, 2}, {0, 0, 1, 1}, {}, 2},
-      {{2, 3, 41, 90}, {3, 1, 5, 5}, {}, {2, 1, 3, 2}, {}, 3},
-      {{1, 2, 50, 81}, {4, 1, 5, 5}, {2, 2}, {2, 2, 2, 2}, {}, 2},
-      {{1, 2, 40, 95}, {2, 1, 3, 3}, {}, {5, 5, 5, 5}, {5, 5}, 2},
-      {{1, 2, 45, 70}, {2, 1, 7, 3}, {3, 3}, {3, 1, 2, 0}, {}, 2},
-      {{1, 3, 7, 7}, {3, 1, 3, 3}, {}, {1, 1, 1, 1}, {}, 3},  // rows of half a vector
-      {{1, 3, 7, 5}, {3, 1, 5, 5}, {}, {2, 2, 2, 2}, {}, 3},
-      {{1, 3, 14, 14}, {3, 1, 3, 3}, {2, 2}, {1, 1, 1, 1}, {}, 3},
-      {{1, 2, 3, 60, 33}, {2, 1, 2, 3, 3}, {1, 2, 1}, {1, 1, 1, 0, 1, 1}, {}, 2},
-      {{1, 2, 30, 30}, {2, 1, 3, 3}, {}, {40, 2, 0, 35}, {}, 2},  // bands and columns wholly in the padding
       {{1, 3, 4, 5, 6}, {3, 1, 2, 2, 2}, {}, {1, 1, 1, 0, 0, 0}, {}, 3},
       {{1, 3, 10, 9}, {4, 3, 3, 4}, {2, 3}, {}, {}, 1, false, "SAME_UPPER"},
       {{1, 3, 10, 9}, {4, 3, 4, 2}, {1, 2}, {}, {}, 1, true, "SAME_LOWER"},

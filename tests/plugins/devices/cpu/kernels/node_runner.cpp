@@ -1,7 +1,5 @@
 #include "node_runner.hpp"
 
-#include "heavy/micro.hpp"
-
 #include "convert.hpp"
 #include "provider.hpp"
 
@@ -362,17 +360,6 @@ Outcome Node::run() const {
           << op_ << ", " << name << ": output " << o << " differs";
   }
   return first;
-}
-
-void each_micro(const std::function<void()>& f) {
-  const Micro& best = micro();
-  for (const Micro* level : {&kMicroSse2, &kMicroAvx2, &kMicroAvx512}) {
-    ::testing::ScopedTrace trace(__FILE__, __LINE__, level->name);
-    use_micro(*level);
-    f();
-    if (level == &best) break;  // the CPU has no higher one
-  }
-  use_micro(best);
 }
 
 ::testing::AssertionResult close(const Tensor& actual, const Tensor& expected, double rtol, double atol) {

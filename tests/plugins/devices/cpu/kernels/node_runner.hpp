@@ -120,9 +120,6 @@ class Node {
   std::vector<uint32_t> outputs_;
 };
 
-// Calls f once for each level of the instruction set that this CPU runs, with the heavy loops of that level.
-void each_micro(const std::function<void()>& f);
-
 // Equal dtype and dims, and each element within atol + rtol * |expected|; NaN equals NaN.
 ::testing::AssertionResult close(const Tensor& actual, const Tensor& expected, double rtol = 0,
                                  double atol = 0);
