@@ -5,6 +5,8 @@
 
 #include <belay/plugin.hpp>
 
+#include <algorithm>
+
 namespace belay::engine {
 
 Providers::~Providers() {
@@ -100,10 +102,12 @@ namespace {
 
 // Passes that would put an operator in place of others for which the device has no kernel.
 Status disable_unsupported(plan::Target& target, const ir::Model& model) {
-  bool quantised = false;
-  for (const ir::Node& node : model.nodes)
-    quantised |= node.is("DequantizeLinear") || node.is("QuantizeLinear") || node.is("MatMulInteger");
-  if (!quantised) return {};  // no such pass will find anything
+  // Where none of these is, no such pass will find anything.
+  constexpr std::string_view kBegin[] = {"DequantizeLinear", "QuantizeLinear", "MatMulInteger", "ReduceMean", "Erf"};
+  if (std::none_of(model.nodes.begin(), model.nodes.end(), [&](const ir::Node& node) {
+        return std::find(std::begin(kBegin), std::end(kBegin), node.op) != std::end(kBegin);
+      }))
+    return {};
   const auto dtype = [](char letter) -> uint32_t {
     return letter == 'b' ? BELAY_DT_UINT8 : letter == 'i' ? BELAY_DT_INT32 : BELAY_DT_FLOAT32;
   };

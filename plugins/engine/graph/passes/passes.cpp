@@ -17,6 +17,8 @@ constexpr Made kElementwise[] = {{"com.microsoft", "QLinearAdd", 1, "bfbbfbfb", 
                                  {"com.microsoft", "QLinearMul", 1, "bfbbfbfb", 'b'},
                                  {"com.microsoft", "QLinearGlobalAveragePool", 1, "bfbfb", 'b'},
                                  kTable};
+constexpr Made kLayerNorm[] = {{"", "LayerNormalization", 17, "fff", 'f'}};
+constexpr Made kGelu[] = {{"com.microsoft", "Gelu", 1, "f", 'f'}};
 constexpr Made kDynamic[] = {kToFloat};
 
 constexpr Pass kPasses[] = {
@@ -25,6 +27,8 @@ constexpr Pass kPasses[] = {
     {"identity", "drops Identity, and Dropout outside training", drop_identities},
     {"inline-if", "puts the branch of a constant condition in place of its If", inline_branches},
     {"common-nodes", "computes once what several nodes compute from the same", join_common},
+    {"layer-norm", "makes one LayerNormalization of its parts", join_layer_norms, kLayerNorm},
+    {"gelu", "makes one Gelu of its parts", join_gelus, kGelu},
     {"quantized-products", "multiplies bytes where DequantizeLinear and QuantizeLinear are around a product",
      quantize_products, kProducts},
     {"quantized-elementwise", "looks bytes up, or moves them, between DequantizeLinear and QuantizeLinear",

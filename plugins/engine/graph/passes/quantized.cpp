@@ -15,52 +15,10 @@ int64_t quantize(float x, float scale, int64_t zero, uint32_t dtype) {
 
 int64_t byte_value(int i, uint32_t dtype) { return dtype == BELAY_DT_INT8 ? int64_t(int8_t(i)) : i; }
 
-QuantizedGraph::QuantizedGraph(ir::Model& model, ir::Env env, const Evaluator& evaluate)
-    : model_(&model), env_(std::move(env)), evaluate_(&evaluate), uses_(model), maker_(model.values.size(), BELAY_NONE) {
-  for (const ir::Graph& graph : model.graphs)
-    for (const ir::NodeId id : graph.nodes)
-      for (const ir::ValueId output : model.nodes[id].outputs)
-        if (output != BELAY_NONE) maker_[output] = id;
-}
-
 Result<QuantizedGraph> QuantizedGraph::of(ir::Model& model, const Evaluator& evaluate) {
   BELAY_ASSIGN(ir::Env env, infer_model(model));
   return QuantizedGraph(model, std::move(env), evaluate);
 }
-
-bool QuantizedGraph::has(const ir::Model& model, std::initializer_list<std::string_view> ops) {
-  for (const ir::Graph& graph : model.graphs)
-    for (const ir::NodeId id : graph.nodes)
-      for (const std::string_view op : ops)
-        if (model.nodes[id].is(op)) return true;
-  return false;
-}
-
-ir::Node* QuantizedGraph::maker(ir::ValueId value) {
-  return value == BELAY_NONE || value >= maker_.size() || maker_[value] == BELAY_NONE ? nullptr
-                                                                                      : &model_->nodes[maker_[value]];
-}
-
-std::optional<std::vector<ir::Node*>> QuantizedGraph::readers(ir::ValueId value) {
-  const ir::Node* from = maker(value);
-  if (!from) return std::nullopt;
-  std::vector<ir::Node*> out;
-  for (const ir::Uses::Use& use : uses_.of(value)) {
-    if (use.node == BELAY_NONE || use.graph != from->graph) return std::nullopt;
-    ir::Node* node = &model_->nodes[use.node];
-    // A node that a change turned into another may not read it any more.
-    if (node->input(use.index) != value) continue;
-    if (std::find(out.begin(), out.end(), node) == out.end()) out.push_back(node);
-  }
-  return out;
-}
-
-ir::Node* QuantizedGraph::only_reader(ir::ValueId value) {
-  const auto all = readers(value);
-  return all && all->size() == 1 ? (*all)[0] : nullptr;
-}
-
-ir::ConstantPtr QuantizedGraph::constant(ir::ValueId value) { return model_->constant_of(value); }
 
 std::optional<Dequantized> QuantizedGraph::parameters(const ir::Node& node) {
   const bool to_bytes = node.is("QuantizeLinear");
@@ -70,7 +28,7 @@ std::optional<Dequantized> QuantizedGraph::parameters(const ir::Node& node) {
   out.bytes = to_bytes ? node.outputs[0] : node.inputs[0];
   out.scale = node.inputs[1];
   out.zero = node.input(2);
-  out.dtype = env_.type(out.bytes).dtype;
+  out.dtype = env().type(out.bytes).dtype;
   const ir::ConstantPtr scale = constant(out.scale);
   if (!scale || scale->dtype != BELAY_DT_FLOAT32 || scale->dims.size() > 1) return std::nullopt;
   const auto scales = ir::as_doubles(*scale);
@@ -88,8 +46,8 @@ std::optional<Dequantized> QuantizedGraph::parameters(const ir::Node& node) {
   }
   out.axis = node.int_or("axis", 1);
   if (out.axis < 0) {
-    if (!env_.type(out.bytes).ranked) return std::nullopt;
-    out.axis += int64_t(env_.type(out.bytes).dims.size());
+    if (!env().type(out.bytes).ranked) return std::nullopt;
+    out.axis += int64_t(env().type(out.bytes).dims.size());
   }
   return out;
 }
@@ -102,17 +60,16 @@ std::optional<Dequantized> QuantizedGraph::dequantized(ir::ValueId value) {
   // Weights may be floats that the model quantises itself.
   const ir::Node* inner = maker(out->bytes);
   if (inner && inner->is("QuantizeLinear") && constant(inner->input(0)) && evaluate_ && *evaluate_ &&
-      env_.type(out->bytes).concrete()) {
-    const auto made = (*evaluate_)(env_, *inner);
+      env().type(out->bytes).concrete()) {
+    const auto made = (*evaluate_)(env(), *inner);
     if (made && made->size() == 1 && (*made)[0])
-      out->bytes = model_->add_value(node->graph, model_->values[out->bytes].name + ".bytes", {}, (*made)[0]);
-    env_.grow();
+      out->bytes = add_constant(node->graph, model().values[out->bytes].name + ".bytes", (*made)[0]);
   }
   return out;
 }
 
 std::optional<Dequantized> QuantizedGraph::quantizes(const ir::Node* node) {
-  if (!node || !node->is("QuantizeLinear") || env_.type(node->input(0)).dtype != BELAY_DT_FLOAT32) return std::nullopt;
+  if (!node || !node->is("QuantizeLinear") || env().type(node->input(0)).dtype != BELAY_DT_FLOAT32) return std::nullopt;
   auto out = parameters(*node);
   return out && out->per_tensor() && out->is_bytes() ? out : std::nullopt;
 }
@@ -125,9 +82,9 @@ std::optional<Clamp> QuantizedGraph::clamps(const ir::Node* node) {
   if (node->find("min") || node->find("max")) return std::nullopt;  // of a definition before 11
   for (size_t i = 1; i < 3; ++i) {
     if (node->input(i) == BELAY_NONE) continue;
-    const ir::ConstantPtr bound = constant(node->input(i));
-    if (!bound || bound->dtype != BELAY_DT_FLOAT32 || bound->count() != 1) return std::nullopt;
-    (i == 1 ? out.low : out.high) = float((*ir::as_doubles(*bound))[0]);
+    const auto bound = number(node->input(i));
+    if (!bound) return std::nullopt;
+    (i == 1 ? out.low : out.high) = *bound;
   }
   return out.low <= out.high ? std::optional<Clamp>(out) : std::nullopt;
 }
@@ -153,28 +110,15 @@ ir::ValueId QuantizedGraph::bytes(ir::GraphId graph, const std::string& name, ui
       to[i] = std::byte(uint8_t(values[i]));
     }
   }
-  const ir::ValueId value = model_->add_value(graph, name, {}, made);
-  env_.grow();
-  return value;
+  return add_constant(graph, name, made);
 }
 
 ir::ValueId QuantizedGraph::zero_of(ir::GraphId graph, const Dequantized& of) {
   if (of.zero != BELAY_NONE) return of.zero;
-  return bytes(graph, model_->values[of.bytes].name + ".zero", of.dtype,
+  return bytes(graph, model().values[of.bytes].name + ".zero", of.dtype,
                std::vector<int64_t>(of.scales.size(), 0),
                of.per_tensor() ? ir::Dims{} : ir::Dims{int64_t(of.scales.size())});
 }
-
-void QuantizedGraph::become(ir::Node& node, std::string_view domain, std::string_view op, uint32_t version,
-                            std::vector<ir::ValueId> inputs) {
-  node.domain = domain;
-  node.op = op;
-  node.version = version;
-  node.inputs = std::move(inputs);
-  node.attributes.clear();
-}
-
-void QuantizedGraph::retype(ir::ValueId value) { model_->values[value].type = {}; }
 
 void QuantizedGraph::become_table(ir::Node& node, ir::ValueId from, uint32_t from_dtype, uint32_t dtype,
                                   const std::vector<int64_t>& table) {

@@ -1,14 +1,8 @@
 // passes/quantized.hpp: what the passes over quantised models share: QuantizeLinear (Q) and DequantizeLinear (DQ) as
 // they are around the operators that can work on bytes. Inside passes only.
-//
-// A pass changes the node that ends a pattern and leaves what it no longer reads: dead code goes later.
 #pragma once
 
-#include "ir/env.hpp"
-#include "passes/passes.hpp"
-
-#include <optional>
-#include <vector>
+#include "passes/rewriter.hpp"
 
 namespace belay::passes {
 
@@ -31,20 +25,9 @@ struct Clamp {
   float low, high;
 };
 
-class QuantizedGraph {
+class QuantizedGraph : public Rewriter {
  public:
-  // Knows all nodes and types of the model; what a pass changes later it says with changed().
   static Result<QuantizedGraph> of(ir::Model& model, const Evaluator& evaluate);
-  // Whether the model has any of these operators: else there is nothing to do.
-  static bool has(const ir::Model& model, std::initializer_list<std::string_view> ops);
-
-  ir::Model& model() { return *model_; }
-  const ir::Env& env() const { return env_; }
-  ir::Node* maker(ir::ValueId value);
-  // The node that alone reads `value`, in the graph where it is made; null where there are others, or none.
-  ir::Node* only_reader(ir::ValueId value);
-  // All nodes that read it; nothing where it is an output of a graph or read in another graph.
-  std::optional<std::vector<ir::Node*>> readers(ir::ValueId value);
 
   // What DQ or Q does, where its scales and zero points are constant and make sense. The first reads a DQ that makes
   // `value`; a constant that a Q makes bytes of is made so.
@@ -52,7 +35,6 @@ class QuantizedGraph {
   std::optional<Dequantized> parameters(const ir::Node& node);  // of a Q (bytes: its output) or DQ
   // A Q with one scale that makes bytes.
   std::optional<Dequantized> quantizes(const ir::Node* node);
-  ir::ConstantPtr constant(ir::ValueId value);
   // Of `node`, which may be null.
   std::optional<Clamp> clamps(const ir::Node* node);
 
@@ -62,11 +44,6 @@ class QuantizedGraph {
   // A zero point of the right type, for operators that need one.
   ir::ValueId zero_of(ir::GraphId graph, const Dequantized& of);
 
-  // Makes `node` another operator with the same outputs.
-  void become(ir::Node& node, std::string_view domain, std::string_view op, uint32_t version,
-              std::vector<ir::ValueId> inputs);
-  // The value has another element type than before.
-  void retype(ir::ValueId value);
   // Makes `node`, which makes `dtype`, look its bytes up: table[i] is what the byte with the bits i of `from` becomes.
   void become_table(ir::Node& node, ir::ValueId from, uint32_t from_dtype, uint32_t dtype,
                     const std::vector<int64_t>& table);
@@ -74,12 +51,9 @@ class QuantizedGraph {
   void become_clamp(ir::Node& node, ir::ValueId from, const Dequantized& to, const Clamp& clamp);
 
  private:
-  explicit QuantizedGraph(ir::Model& model, ir::Env env, const Evaluator& evaluate);
-  ir::Model* model_;
-  ir::Env env_;
+  QuantizedGraph(ir::Model& model, ir::Env env, const Evaluator& evaluate)
+      : Rewriter(model, std::move(env)), evaluate_(&evaluate) {}
   const Evaluator* evaluate_;
-  ir::Uses uses_;
-  std::vector<ir::NodeId> maker_;
 };
 
 // What Q makes of a number, as QuantizeLinear defines it.
