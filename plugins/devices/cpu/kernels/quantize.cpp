@@ -148,10 +148,7 @@ Status prepare_dynamic_quantize(OpContext& op) {
   op.kernel([count = op.count(0)](const Run& run) {
     const float* x = run.in<float>(0);
     float low = 0, high = 0;
-    if (count > 0) {
-      low = std::min(0.0f, simd().fold[size_t(Fold::kMin)](x, count));
-      high = std::max(0.0f, simd().fold[size_t(Fold::kMax)](x, count));
-    }
+    byte_micro().range(x, count, &low, &high);
     const float scale = high == low ? 1.0f : (high - low) / 255.0f;
     const uint8_t zero = uint8_t(std::clamp(std::nearbyint(0.0f - low / scale), 0.0f, 255.0f));
     if (float* out = run.out<float>(1)) *out = scale;

@@ -85,10 +85,16 @@ void run_byte_task(const ByteProduct& p, const ByteBlocks& blocks, int64_t task,
   uint32_t *const a_block = scratch, *const b_panel = scratch + blocks.a_words;
   int32_t* const tile = reinterpret_cast<int32_t*>(b_panel + blocks.b_words);
   int32_t *const column_sums = tile + ByteBlocks::kTileWords, *const row_sums = column_sums + ByteBlocks::kColumnWords;
-  if (!p.a_packed) pack_byte_rows(p.a + m0 * p.a_row, p.a_row, p.a_column, mc, p.k, p.a_form, a_block);
+  // Rows of whole words are read as they are.
+  const bool direct = !p.a_packed && micro.group == 4 && !p.a_form.flip && p.a_column == 1 && p.k % 4 == 0 &&
+                      (reinterpret_cast<uintptr_t>(p.a) | uintptr_t(p.a_row)) % 4 == 0;
+  if (!p.a_packed && !direct) pack_byte_rows(p.a + m0 * p.a_row, p.a_row, p.a_column, mc, p.k, p.a_form, a_block);
   if (p.want_a_sums && !p.a_sums)
     for (int64_t i = 0; i < mc; ++i) row_sums[i] = sum_bytes(p.a + (m0 + i) * p.a_row, p.k, p.a_column, p.a_form);
-  const uint32_t* const a = p.a_packed ? p.a_packed + m0 * groups : a_block;
+  const uint32_t* const a = direct       ? reinterpret_cast<const uint32_t*>(p.a + m0 * p.a_row)
+                            : p.a_packed ? p.a_packed + m0 * groups
+                                         : a_block;
+  const int64_t a_row = direct ? p.a_row / 4 : 1, a_group = direct ? 1 : micro.rows, a_tile = direct ? a_row : groups;
   const int32_t* const of_rows = !p.want_a_sums ? nullptr : p.a_sums ? p.a_sums + m0 : row_sums;
   for (int64_t j = 0; j < nc; j += micro.columns) {
     const int64_t width = std::min(micro.columns, nc - j);
@@ -98,7 +104,8 @@ void run_byte_task(const ByteProduct& p, const ByteBlocks& blocks, int64_t task,
     const int32_t* const of_columns = !p.want_b_sums ? nullptr : p.b_sums ? p.b_sums + n0 + j : column_sums;
     for (int64_t i = 0; i < mc; i += micro.rows) {
       const int64_t height = std::min(micro.rows, mc - i);
-      micro.tile[int(p.signs)](groups, a + i * groups, b, micro.columns, tile, micro.columns, height, width);
+      micro.tile[int(p.signs)](groups, a + i * a_tile, a_row, a_group, b, micro.columns, tile, micro.columns, height,
+                               width);
       finish(Sums{tile, micro.columns, height, width}, m0 + i, n0 + j, of_rows ? of_rows + i : nullptr, of_columns);
     }
   }

@@ -52,10 +52,10 @@ struct ByteMicro {
   int64_t group = 2;              // terms in a word
   int64_t rows = 6, lanes = 0, columns = 0;  // of a tile
 
-  // C[m x n] = A B over `groups` words of each row and column. A is packed as [groups][rows], whatever m is, B as
-  // [groups][b_step]; of C, n rounded up to `lanes` columns are written. m <= rows, n <= columns.
-  void (*tile[int(Signs::kCount)])(int64_t groups, const uint32_t* a, const uint32_t* b, int64_t b_step, int32_t* c,
-                                   int64_t c_step, int64_t m, int64_t n);
+  // C[m x n] = A B over `groups` words of each row and column: word p of row i of A is a[i * a_row + p * a_group], that
+  // of column j of B b[p * b_step + j]; of C, n rounded up to `lanes` columns are written. m <= rows, n <= columns.
+  void (*tile[int(Signs::kCount)])(int64_t groups, const uint32_t* a, int64_t a_row, int64_t a_group,
+                                   const uint32_t* b, int64_t b_step, int32_t* c, int64_t c_step, int64_t m, int64_t n);
   // sums[j] = the sum of all terms of column j of B, packed as for tile().
   void (*sum_columns[int(Signs::kCount)])(int64_t groups, const uint32_t* b, int64_t b_step, int64_t n, int32_t* sums);
   // The sum of n bytes.
@@ -84,6 +84,8 @@ struct ByteMicro {
                     int32_t* sums);
   // QuantizeLinear and DequantizeLinear of n elements with one scale.
   void (*quantize)(const float* x, int64_t n, float scale, int32_t zero, bool is_signed, uint8_t* y);
+  // The least and the largest of n numbers and 0; NaN where one is NaN.
+  void (*range)(const float* x, int64_t n, float* low, float* high);
   void (*dequantize)(const uint8_t* x, int64_t n, float scale, int32_t zero, bool is_signed, float* y);
 };
 
