@@ -71,6 +71,11 @@ struct ByteMicro {
                     int64_t y_step);
   void (*to_ints)(const Sums& sums, const SumEnd& sum, int32_t* y, int64_t y_step);
 
+  // Copies `rows` rows of n bytes, `from_step` and `to_step` apart; `flip` moves them by 128.
+  void (*copy_rows)(const uint8_t* from, int64_t from_step, int64_t rows, int64_t n, bool flip, uint8_t* to,
+                    int64_t to_step);
+  // to[i] = from[i * step].
+  void (*copy_steps)(const uint8_t* from, int64_t step, int64_t n, uint8_t* to);
   // y[i] = table[x[i]].
   void (*look_up)(const uint8_t* x, int64_t n, const uint8_t* table, uint8_t* y);
   // sums[i] = sum over `taps` of w[t] * x[offsets[t] + i * step], for n sums; n rounded up to 16 are written and

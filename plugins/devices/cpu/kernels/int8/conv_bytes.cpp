@@ -42,15 +42,6 @@ struct Piece {
   int64_t depth, row, column, count, at;
 };
 
-void copy_steps(const uint8_t* from, int64_t step, int64_t count, uint8_t* to) {
-  if (step == 1)
-    std::memcpy(to, from, size_t(count));
-  else if (step == 2)
-    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-  else
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
-}
-
 void pack_byte_patches(const void* context, int64_t n0, int64_t nc, uint32_t* to) {
   const BytePatches& patches = *static_cast<const BytePatches*>(context);
   const Window& w = *patches.window;
@@ -94,7 +85,7 @@ void pack_byte_patches(const void* context, int64_t n0, int64_t nc, uint32_t* to
           lead = std::clamp<int64_t>(first - piece.column, 0, piece.count);
           end = std::clamp<int64_t>(last - piece.column, lead, piece.count);
           if (end > lead)
-            copy_steps(channel + (id * w.in[1] + ih) * w.in[2] + (piece.column + lead) * stride + w0, stride,
+            micro.copy_steps(channel + (id * w.in[1] + ih) * w.in[2] + (piece.column + lead) * stride + w0, stride,
                        end - lead, y + lead);
         }
         if (lead > 0) std::memset(y, patches.zero, size_t(lead));

@@ -25,25 +25,12 @@ struct Plane {
   int64_t sum_words() const { return round_up(chunk * sums_step + 64, 16); }
 };
 
-void fill(const Window& w, const Plane& plane, const uint8_t* x, uint8_t zero, bool flip, uint8_t* to) {
-  const uint8_t mask = flip ? 0x80 : 0;
-  const int64_t left = std::min(w.begin[2], plane.pitch), top = w.begin[1];
-  for (int64_t r = 0; r < plane.rows; ++r, to += plane.pitch) {
-    const int64_t row = r - top;
-    if (row < 0 || row >= w.in[1]) {
-      std::memset(to, zero ^ mask, size_t(plane.pitch));
-      continue;
-    }
-    const uint8_t* from = x + row * w.in[2];
-    const int64_t count = std::min(w.in[2], plane.pitch - left);
-    for (int64_t i = 0; i < left; ++i) to[i] = zero ^ mask;
-    if (!flip) {
-      std::memcpy(to + left, from, size_t(count));
-    } else {
-      for (int64_t i = 0; i < count; ++i) to[left + i] = from[i] ^ 0x80;
-    }
-    for (int64_t i = left + count; i < plane.pitch; ++i) to[i] = zero ^ mask;
-  }
+// The places that the input has; the others keep their zero point.
+void fill(const Window& w, const Plane& plane, const uint8_t* x, bool flip, uint8_t* to) {
+  const int64_t top = w.begin[1], left = w.begin[2];
+  const int64_t rows = std::min(w.in[1], plane.rows - top), columns = std::min(w.in[2], plane.pitch - left);
+  if (rows > 0 && columns > 0)
+    byte_micro().copy_rows(x, w.in[2], rows, columns, flip, to + top * plane.pitch + left, plane.pitch);
 }
 
 }  // namespace
@@ -67,11 +54,13 @@ void run_depthwise_bytes(const Run& run, const ConvShape& shape, const BytesConv
   const int64_t volume = w.volume(), multiplier = shape.group_outputs(), words_each = depthwise_bytes_words(shape);
   const int64_t words_per_row = ceil_div(w.kernel[2], 4);
   const bool words = micro.tap_words && conv.w_form.is_signed && words_fit(w.stride[2], w.dilation[2]);
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    std::memset(workspace + lane * words_each, conv.x_zero ^ (conv.x_form.flip ? 0x80 : 0), size_t(plane.bytes()));
   run_lanes(run, shape.batch * shape.groups, lanes, [&](int64_t task, int64_t lane) {
     uint8_t* const x = reinterpret_cast<uint8_t*>(workspace + lane * words_each);
     int32_t* const sums = reinterpret_cast<int32_t*>(x + plane.bytes());
     const int64_t group = task % shape.groups;
-    fill(w, plane, conv.x + task * w.pixels_in(), conv.x_zero, conv.x_form.flip, x);
+    fill(w, plane, conv.x + task * w.pixels_in(), conv.x_form.flip, x);
     for (int64_t m = 0; m < multiplier; ++m) {
       const int64_t channel = group * multiplier + m;
       const uint8_t* weights = conv.w + channel * volume;
