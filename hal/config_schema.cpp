@@ -92,6 +92,11 @@ core::Schema runtime_schema() {
              .default_value = "\"float32\"",
              .doc = "fast: lower precision inside kernels where the device gains by it",
              .choices = {"float32", "fast"}},
+       Field{.key = "winograd",
+             .type = FieldType::kBool,
+             .default_value = "true",
+             .doc = "compute 3 x 3 convolutions in tiles where that is faster: their last digits differ, and an "
+                    "infinity or NaN spreads over its tile"},
        Field{.key = "plan_cache",
              .type = FieldType::kInt,
              .default_value = "16",

@@ -71,7 +71,8 @@ class OpContext {
   uint64_t version() const { return signature_.version; }
   const Attributes& attr() const { return signature_.attributes; }
   uint32_t threads() const { return threads_; }
-  bool fast() const { return precision_ == BELAY_PRECISION_FAST; }
+  bool fast() const { return precision_ & BELAY_PRECISION_FAST; }
+  bool winograd() const { return precision_ & BELAY_PRECISION_WINOGRAD; }
 
   size_t inputs() const { return signature_.inputs.size(); }
   size_t outputs() const { return signature_.outputs.size(); }

@@ -12,7 +12,7 @@ namespace belay::plan {
 struct Options {
   uint64_t threads = 0;  // 0: the device's
   uint64_t streams = 0;  // that kernels are spread over; 0: where it is worth it
-  uint64_t precision = BELAY_PRECISION_FLOAT32;
+  uint64_t precision = BELAY_PRECISION_WINOGRAD;
   uint64_t plan_cache = 16;       // plans kept for each graph and each point where shapes depend on data
   uint64_t plan_cache_bytes = 0;  // of arenas, packed constants and programs of kept plans; 0: not bounded
   uint64_t max_contexts = 16;
@@ -31,7 +31,8 @@ struct Options {
     };
     out.threads = number("threads", out.threads);
     out.streams = number("streams", out.streams);
-    if (table["precision"].as_string() == "fast") out.precision = BELAY_PRECISION_FAST;
+    out.precision = (table["precision"].as_string() == "fast" ? BELAY_PRECISION_FAST : BELAY_PRECISION_FLOAT32) |
+                    (table["winograd"].as_bool(true) ? BELAY_PRECISION_WINOGRAD : 0u);
     out.plan_cache = number("plan_cache", out.plan_cache);
     out.plan_cache_bytes = number("plan_cache_bytes", out.plan_cache_bytes);
     out.max_contexts = number("max_contexts", out.max_contexts);

@@ -71,10 +71,13 @@ typedef struct belay_prepare_req {
   const void* const* constants;      /* [values of the image], as in the claim request */
   const uint64_t* constant_keys;     /* [values of the image]: equal keys in one process mean equal bytes, so what is
                                       * packed from them can be shared over shapes and instances; 0: do not share */
-  uint64_t precision;                /* BELAY_PRECISION_... */
+  uint64_t precision;                /* bits BELAY_PRECISION_... */
 } belay_prepare_req;
 #define BELAY_PRECISION_FLOAT32 0u /* every result as exact as its type allows */
 #define BELAY_PRECISION_FAST 1u    /* bf16 inside matrix products where the device has it */
+/* Convolutions may be computed tile by tile: about twice the error of a sum over all terms, and an infinity or NaN of
+ * the input may reach all outputs of a tile (of 4 x 4). */
+#define BELAY_PRECISION_WINOGRAD 2u
 
 /* What prepare gives; strings and kernel live until release(handle). */
 typedef struct belay_prepared {

@@ -3,6 +3,7 @@
 #include "../registry.hpp"
 #include "depthwise.hpp"
 #include "patches.inc"
+#include "winograd.hpp"
 
 namespace belay::cpu {
 
@@ -64,6 +65,33 @@ std::shared_ptr<const Packed> pack_weights(OpContext& context, size_t w, const C
   });
 }
 
+// The same for products whose rows are the pixels; group g begins at g * packed_columns_size(outputs / groups,
+// depth).
+std::shared_ptr<const Packed> pack_weight_columns(OpContext& context, size_t w, const ConvShape& shape) {
+  return context.packed(w, "columns, groups " + std::to_string(shape.groups), [&]() -> std::shared_ptr<Packed> {
+    const int64_t n = shape.group_outputs(), k = shape.depth(), each = packed_columns_size<float>(n, k);
+    auto packed = std::make_shared<PackedBytes>(uint64_t(each * shape.groups) * sizeof(float));
+    for (int64_t g = 0; g < shape.groups; ++g) {
+      const MatrixView<float> view{static_cast<const float*>(context.constant(w)) + g * n * k, 1, k};
+      pack_columns<float, float>(view, k, n, static_cast<float*>(packed->data) + g * each);
+    }
+    return packed;
+  });
+}
+
+// Vectors that the tiles of a product of m rows and n columns compute for each of its terms. A tile of few
+// sums waits for each of them.
+double tile_vectors(int64_t m, int64_t n) {
+  const TileKernel<float>& tile = tile_kernel<float>();
+  constexpr double kLeast = 5;
+  const auto row_of_tiles = [&](int64_t rows) {
+    const int64_t vectors = ceil_div(n, tile.lanes), wide = tile.columns / tile.lanes;
+    const double last = vectors % wide ? std::max(double(rows * (vectors % wide)), kLeast) : 0;
+    return double(vectors / wide) * std::max(double(rows * wide), kLeast) + last;
+  };
+  return double(m / tile.rows) * row_of_tiles(tile.rows) + (m % tile.rows ? row_of_tiles(m % tile.rows) : 0);
+}
+
 // By products: In is the type of the operands, T that of the sums.
 template <class In, class T>
 struct ConvKernel {
@@ -102,14 +130,7 @@ struct ConvKernel {
     const int64_t pixels = shape.window.pixels_out();
     const int64_t m = shape.group_outputs(), k = shape.depth();
     const In* bias_of = has_bias ? run.in<In>(size_t(bias)) : nullptr;
-    Post post = fusion.post;
-    if (fusion.slopes >= 0) {
-      const float* slopes = run.in<float>(size_t(fusion.slopes));
-      if (one_slope)
-        post.a = *slopes;
-      else
-        post.slopes = slopes;
-    }
+    const Post post = fusion.post_of(run, one_slope);
     struct State {
       Patches<In> patches;
       MatrixView<In> weights;
@@ -162,6 +183,95 @@ struct ConvKernel {
   }
 };
 
+// Where an image has few pixels they would not fill the vectors of a row: the rows are pixels and the columns
+// output channels.
+struct ConvByPixelKernel {
+  ConvShape shape;
+  Blocks blocks;
+  std::shared_ptr<const Packed> weights;
+  ConvFusion fusion;
+  bool one_slope = false;
+  int bias = 2;
+  bool has_bias = false;
+
+  static void pack_pixels(const void* patches, int64_t m0, int64_t mc, int64_t k0, int64_t kc, float* to) {
+    const int64_t rows = tile_kernel<float>().rows;
+    for (int64_t i = 0; i < mc; i += rows, to += rows * kc)
+      micro().pack_patches(patches, k0, kc, m0 + i, std::min(rows, mc - i), to, rows);
+  }
+
+  struct Finish {
+    float* y;               // first channel of the group
+    const float* residual;  // as y, or null
+    int64_t channel, pixels;
+    Post post;  // what the tiles did not do
+  };
+  static void finish(const void* context, float* block, int64_t step, int64_t m0, int64_t mc, int64_t n0,
+                     int64_t nc) {
+    const Finish& f = *static_cast<const Finish*>(context);
+    float* const y = f.y + n0 * f.pixels + m0;
+    if (!f.residual) {
+      simd().transpose32(reinterpret_cast<const uint32_t*>(block), step, reinterpret_cast<uint32_t*>(y), f.pixels,
+                         mc, nc);
+    } else {
+      // The residual may lie where y does.
+      for (int64_t j = 0; j < nc; ++j)
+        for (int64_t i = 0; i < mc; ++i)
+          y[j * f.pixels + i] = f.residual[(n0 + j) * f.pixels + m0 + i] + block[i * step + j];
+    }
+    for (int64_t j = 0; j < nc && !f.post.none(); ++j) f.post.apply(y + j * f.pixels, mc, f.channel + n0 + j);
+  }
+
+  void operator()(const Run& run) const {
+    const int64_t pixels = shape.window.pixels_out(), n = shape.group_outputs(), k = shape.depth();
+    const float* bias_of = has_bias ? run.in<float>(size_t(bias)) : nullptr;
+    const float* residual = fusion.residual >= 0 ? run.in<float>(size_t(fusion.residual)) : nullptr;
+    const Post post = fusion.post_of(run, one_slope);
+    const bool clamp = post.clamps() && !residual;
+    const int64_t each = blocks.tasks();
+    run_lanes(run, shape.batch * shape.groups * each, blocks.lanes, [&](int64_t task, int64_t lane) {
+      const int64_t index = task / each, g = index % shape.groups, image = index / shape.groups;
+      const int64_t at = (image * shape.outputs + g * n) * pixels;
+      const Patches<float> patches{
+          run.in<float>(0) + (image * shape.inputs + g * shape.group_inputs()) * shape.window.pixels_in(),
+          &shape.window};
+      const Finish end{run.out<float>(0) + at, residual ? residual + at : nullptr, g * n, pixels,
+                       clamp ? Post{} : post};
+      Product<float> p;
+      p.m = pixels, p.n = n, p.k = k;
+      p.pack_a = pack_pixels;
+      p.a = &patches;
+      p.b_packed = static_cast<const float*>(static_cast<const PackedBytes&>(*weights).data) +
+                   g * packed_columns_size<float>(n, k);
+      p.end.col_bias = bias_of ? bias_of + g * n : nullptr;
+      if (clamp) post.clamp_into(p.end);
+      p.finish = finish;
+      p.finish_context = &end;
+      run_block<float>(p, blocks, task % each, lane_scratch<float>(blocks, run.workspace<void>(), lane));
+    });
+  }
+};
+
+Status prepare_by_pixel(OpContext& context, const ConvShape& shape, const ConvFusion& fusion) {
+  ConvByPixelKernel kernel;
+  kernel.shape = shape;
+  kernel.fusion = fusion;
+  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
+  kernel.has_bias = context.has(size_t(kernel.bias));
+  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
+  const int64_t products = shape.batch * shape.groups;
+  const ProductForm form{.b_packed = true, .c_scratch = true};
+  kernel.blocks = plan_blocks<float>(shape.window.pixels_out(), shape.group_outputs(), shape.depth(), products,
+                                     context.threads(), form);
+  kernel.weights = pack_weight_columns(context, 1, shape);
+  context.input_unused(1);
+  context.workspace(product_workspace<float>(kernel.blocks));
+  context.cost_ns(double(products) * double(shape.group_outputs()) * double(shape.window.pixels_out()) *
+                  double(shape.depth()) * 2 / 80);
+  context.kernel(std::move(kernel), std::string("products by pixel:") + micro().name);
+  return {};
+}
+
 template <class In, class T>
 Status prepare_products(OpContext& context, const ConvShape& shape, const ConvFusion& fusion) {
   ConvKernel<In, T> kernel;
@@ -200,14 +310,7 @@ struct DepthwiseKernel {
     args.weights = run.in<float>(1);
     if (has_bias) args.bias = run.in<float>(size_t(bias));
     if (fusion.residual >= 0) args.residual = run.in<float>(size_t(fusion.residual));
-    args.post = fusion.post;
-    if (fusion.slopes >= 0) {
-      const float* slopes = run.in<float>(size_t(fusion.slopes));
-      if (one_slope)
-        args.post.a = *slopes;
-      else
-        args.post.slopes = slopes;
-    }
+    args.post = fusion.post_of(run, one_slope);
     args.y = run.out<float>(0);
     run_depthwise(run, shape, lanes, args, run.workspace<float>());
   }
@@ -244,6 +347,12 @@ Status prepare_conv(OpContext& context, const Attributes& attributes, const Conv
   switch (context.dtype(0)) {
     case BELAY_DT_FLOAT32:
       if (shape.depthwise()) return prepare_depthwise(context, shape, fusion);
+      if (context.winograd() && context.constant(1))
+        if (const auto plan = plan_winograd(shape, context.threads()))
+          return prepare_winograd(context, shape, *plan, fusion);
+      if (const int64_t m = shape.group_outputs(), n = shape.window.pixels_out();
+          context.constant(1) && tile_vectors(n, m) < 0.9 * tile_vectors(m, n))
+        return prepare_by_pixel(context, shape, fusion);
       return prepare_products<float, float>(context, shape, fusion);
     case BELAY_DT_FLOAT64:
       return prepare_products<double, double>(context, shape, fusion);

@@ -40,6 +40,19 @@ struct ConvFusion {
   int residual = -1;  // operand of the output's shape, added before the activation
   Post post;
   int slopes = -1;  // operand with a slope for each channel, or one
+
+  // The activation of a run; `one_slope`: the operand has one.
+  Post post_of(const Run& run, bool one_slope) const {
+    Post out = post;
+    if (slopes >= 0) {
+      const float* values = run.in<float>(size_t(slopes));
+      if (one_slope)
+        out.a = *values;
+      else
+        out.slopes = values;
+    }
+    return out;
+  }
 };
 
 // Prepares a float32 convolution; the operands' positions are those of the node: 0 input, 1 weights, 2 bias.

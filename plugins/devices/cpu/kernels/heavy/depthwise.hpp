@@ -14,7 +14,7 @@ struct DepthwiseArgs {
   Post post;
 };
 
-// Floats of workspace for each lane: a channel of the input with its padding.
+// Floats of workspace for each lane: a band of a channel of the input with its padding.
 int64_t depthwise_scratch(const ConvShape& shape);
 void run_depthwise(const Run& run, const ConvShape& shape, uint32_t lanes, const DepthwiseArgs& args,
                    float* workspace);

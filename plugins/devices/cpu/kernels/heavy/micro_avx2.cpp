@@ -1,6 +1,7 @@
 // The loops for CPUs with AVX2 and FMA. Headers come before the target is set, as in simd/avx2.cpp.
 #include "conv.hpp"
 #include "micro.hpp"
+#include "winograd.hpp"
 
 #if defined(__x86_64__)
 #pragma GCC push_options
@@ -16,7 +17,7 @@
 #include "micro.inc"
 
 namespace belay::cpu {
-constinit const Micro kMicroAvx2 = make_micro("avx2");
+constinit const Micro kMicroAvx2 = make_micro("avx2", kWinogradAvx2);
 }
 #if defined(__x86_64__)
 #pragma GCC pop_options

@@ -2,8 +2,10 @@
 // simd/avx2.cpp.
 #include "conv.hpp"
 #include "micro.hpp"
+#include "winograd.hpp"
 
 #if defined(__x86_64__)
+#include <immintrin.h>
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")
 #define BELAY_LANES 64
@@ -17,7 +19,7 @@
 #include "micro.inc"
 
 namespace belay::cpu {
-constinit const Micro kMicroAvx512 = make_micro("avx512");
+constinit const Micro kMicroAvx512 = make_micro("avx512", kWinogradAvx512);
 }
 #if defined(__x86_64__)
 #pragma GCC pop_options

@@ -1,6 +1,7 @@
 // The loops for every CPU.
 #include "conv.hpp"
 #include "micro.hpp"
+#include "winograd.hpp"
 
 #define BELAY_LANES 16
 #define BELAY_ROWS 4
@@ -8,5 +9,5 @@
 #include "micro.inc"
 
 namespace belay::cpu {
-constinit const Micro kMicroSse2 = make_micro("sse2");
+constinit const Micro kMicroSse2 = make_micro("sse2", kWinogradSse2);
 }

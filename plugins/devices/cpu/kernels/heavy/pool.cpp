@@ -78,16 +78,57 @@ struct MaxPoolKernel {
             for (int64_t kw = columns.first; kw < columns.last; ++kw) {
               const Seen s = seen(w, 2, kw);
               const In* from = x + row + s.shift + s.first * w.stride[2];
-              if constexpr (std::is_same_v<In, float>) {
-                micro().max_row(y + s.first, from, s.last - s.first, w.stride[2]);
-              } else {
-                for (int64_t i = s.first; i < s.last; ++i, from += w.stride[2]) {
-                  const T value = Compute<In>::load(*from);
-                  if (value > Compute<In>::load(y[i]) || value != value) y[i] = *from;
-                }
+              for (int64_t i = s.first; i < s.last; ++i, from += w.stride[2]) {
+                const T value = Compute<In>::load(*from);
+                if (value > Compute<In>::load(y[i]) || value != value) y[i] = *from;
               }
             }
           });
+        }
+    });
+  }
+};
+
+// Of float32: first the largest of each column of the rows that a window sees, then of the columns.
+struct FloatMaxPoolKernel {
+  Window window;
+  int64_t planes = 0;
+  uint32_t lanes = 1;
+
+  // A row of the input with its padding; and where the rows are that windows of one row of the output see.
+  static int64_t row_floats(const Window& w) {
+    return round_up(std::max((w.out[2] - 1) * w.stride[2] + w.reach(2), w.begin[2] + w.in[2]) + kWindowSlack, 16);
+  }
+  static int64_t offset_count(const Window& w) {
+    return std::min(w.kernel[0], w.in[0]) * std::min(w.kernel[1], w.in[1]);
+  }
+  // A row is of a size like that of the input's: a kernel may be far larger than what it meets.
+  static bool fits(const Window& w) { return row_floats(w) <= 4 * w.in[2] + 4096; }
+  static int64_t lane_bytes(const Window& w) {
+    return round_up(row_floats(w) * int64_t(sizeof(float)) + offset_count(w) * int64_t(sizeof(int64_t)), 64);
+  }
+
+  void operator()(const Run& run) const {
+    const Window& w = window;
+    constexpr float kLowest = -std::numeric_limits<float>::infinity();
+    const int64_t bytes = lane_bytes(w), row_count = row_floats(w);
+    for (int64_t lane = 0; lane < int64_t(lanes); ++lane)
+      std::fill_n(reinterpret_cast<float*>(run.workspace<char>() + lane * bytes), row_count, kLowest);
+    run_lanes(run, planes, lanes, [&](int64_t plane, int64_t lane) {
+      float* const row = reinterpret_cast<float*>(run.workspace<char>() + lane * bytes);
+      int64_t* const offsets = reinterpret_cast<int64_t*>(row + row_count);
+      const float* x = run.in<float>(0) + plane * w.pixels_in();
+      float* y = run.out<float>(0) + plane * w.pixels_out();
+      for (int64_t od = 0; od < w.out[0]; ++od)
+        for (int64_t oh = 0; oh < w.out[1]; ++oh, y += w.out[2]) {
+          int64_t rows = 0;
+          each_row(w, od, oh, [&](int64_t at) { offsets[rows++] = at; });
+          if (rows == 0) {
+            std::fill(y, y + w.out[2], kLowest);
+            continue;
+          }
+          micro().max_rows(row + w.begin[2], w.in[2], x, offsets, rows);
+          micro().max_window(y, w.out[2], row, w.kernel[2], w.stride[2], w.dilation[2]);
         }
     });
   }
@@ -254,6 +295,15 @@ Status prepare_max_pool(OpContext& context) {
     return context.bad("attribute storage_order is " + std::to_string(order) + ", want 0 or 1");
   BELAY_TRY(context.output(0, context.dtype(0), out));
   BELAY_TRY(context.output(1, BELAY_DT_INT64, out));
+  if (context.dtype(0) == BELAY_DT_FLOAT32 && !context.wants(1) && FloatMaxPoolKernel::fits(window)) {
+    FloatMaxPoolKernel kernel{window, planes};
+    const double ns = double(planes) * (double(window.pixels_out()) * seen_volume(window) * 0.05 + 20);
+    kernel.lanes = worthwhile_threads(context.threads(), ns);
+    context.workspace(uint64_t(FloatMaxPoolKernel::lane_bytes(window)) * kernel.lanes);
+    context.cost_ns(ns);
+    context.kernel(std::move(kernel), std::string("rows:") + micro().name);
+    return {};
+  }
   dispatch<kMaxTypes>(context.dtype(0), [&](auto tag) {
     using In = typename decltype(tag)::type;
     if (context.wants(1))

@@ -1,6 +1,10 @@
+#include "heavy/micro.hpp"
 #include "node_runner.hpp"
 
 #include <gmock/gmock.h>
+
+#include <array>
+#include <set>
 
 namespace belay::cpu::testing {
 namespace {
@@ -41,8 +45,8 @@ Geometry geometry(const Case& c) {
   return g;
 }
 
-std::vector<int64_t> unravel(int64_t at, const std::vector<int64_t>& dims) {
-  std::vector<int64_t> index(dims.size());
+std::array<int64_t, 5> unravel(int64_t at, const std::vector<int64_t>& dims) {
+  std::array<int64_t, 5> index{};
   for (size_t d = dims.size(); d-- > 0; at /= dims[d]) index[d] = at % dims[d];
   return index;
 }
@@ -56,11 +60,12 @@ Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor* b
   dims.insert(dims.end(), g.out.begin(), g.out.end());
   const std::vector<int64_t> kernel(c.w.begin() + 1, c.w.end());
   std::vector<double> ys;
+  const int64_t terms = count_of(kernel);
   for (int64_t at = 0; at < count_of(dims); ++at) {
-    const std::vector<int64_t> o = unravel(at, dims);
+    const auto o = unravel(at, dims);
     double sum = bias ? bs[size_t(o[1])] : 0;
-    for (int64_t t = 0; t < count_of(kernel); ++t) {
-      const std::vector<int64_t> k = unravel(t, kernel);
+    for (int64_t t = 0; t < terms; ++t) {
+      const auto k = unravel(t, kernel);
       int64_t from = o[0] * c.x[1] + o[1] / (c.w[0] / c.group) * c.w[1] + k[0];
       bool inside = true;
       for (size_t d = 0; d < g.out.size(); ++d) {
@@ -68,7 +73,7 @@ Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor* b
         inside = inside && i >= 0 && i < c.x[d + 2];
         from = from * c.x[d + 2] + i;
       }
-      if (inside) sum += xs[size_t(from)] * ws[size_t(o[1] * count_of(kernel) + t)];
+      if (inside) sum += xs[size_t(from)] * ws[size_t(o[1] * terms + t)];
     }
     ys.push_back(sum);
   }
@@ -87,8 +92,11 @@ void check(const Case& c, uint32_t dtype, double rtol, double atol) {
   if (!c.dilations.empty()) node.attr("dilations", c.dilations);
   if (c.auto_pad) node.attr("auto_pad", c.auto_pad);
   node.attr("group", c.group);
-  EXPECT_TRUE(close(result(node), expected(c, x, w, c.bias ? &b : nullptr), rtol, atol))
-      << "x " << text_of(c.x) << " w " << text_of(c.w) << " group " << c.group << " " << dtype_name(dtype);
+  const Tensor wanted = expected(c, x, w, c.bias ? &b : nullptr);
+  each_micro([&] {
+    EXPECT_TRUE(close(result(node), wanted, rtol, atol))
+        << "x " << text_of(c.x) << " w " << text_of(c.w) << " group " << c.group << " " << dtype_name(dtype);
+  });
 }
 
 const std::vector<Case>& cases() {
@@ -98,6 +106,9 @@ const std::vector<Case>& cases() {
       {{2, 4, 7, 8}, {9, 4, 1, 1}, {2, 2}},
       {{1, 6, 12, 13}, {8, 3, 3, 2}, {2, 1}, {1, 0, 2, 1}, {1, 2}, 2},
       {{1, 20, 14, 14}, {70, 20, 3, 3}, {}, {1, 1, 1, 1}},  // several blocks of k, of rows and of columns
+      {{2, 20, 7, 7}, {96, 20, 3, 3}, {}, {1, 1, 1, 1}},  // fewer pixels than channels
+      {{1, 40, 7, 7}, {300, 40, 1, 1}},
+      {{1, 8, 13, 9}, {96, 4, 3, 3}, {2, 2}, {1, 0, 0, 1}, {}, 2},
       {{1, 3, 40, 40}, {17, 3, 7, 7}, {2, 2}, {3, 3, 3, 3}},
       {{3, 2, 17}, {4, 2, 5}, {3}, {2, 1}},  // one spatial dim
       {{2, 2, 5, 6, 7}, {3, 2, 3, 2, 3}, {2, 1, 2}, {1, 0, 1, 0, 1, 1}},
@@ -108,6 +119,17 @@ const std::vector<Case>& cases() {
       {{1, 4, 9, 9}, {4, 1, 5, 5}, {2, 2}, {2, 2, 2, 2}, {}, 4},
       {{1, 4, 9, 20}, {8, 1, 1, 3}, {1, 3}, {0, 1, 0, 4}, {1, 2}, 4},
       {{1, 4, 33}, {4, 1, 3}, {}, {1, 1}, {}, 4},
+      {{1, 2, 70, 75}, {2, 1, 3, 3}, {}, {1, 1, 1, 1}, {}, 2},  // several bands of rows
+      {{1, 2, 71, 130}, {2, 1, 3, 3}, {2, 2}, {0, 0, 1, 1}, {}, 2},
+      {{2, 3, 41, 90}, {3, 1, 5, 5}, {}, {2, 1, 3, 2}, {}, 3},
+      {{1, 2, 50, 81}, {4, 1, 5, 5}, {2, 2}, {2, 2, 2, 2}, {}, 2},
+      {{1, 2, 40, 95}, {2, 1, 3, 3}, {}, {5, 5, 5, 5}, {5, 5}, 2},
+      {{1, 2, 45, 70}, {2, 1, 7, 3}, {3, 3}, {3, 1, 2, 0}, {}, 2},
+      {{1, 3, 7, 7}, {3, 1, 3, 3}, {}, {1, 1, 1, 1}, {}, 3},  // rows of half a vector
+      {{1, 3, 7, 5}, {3, 1, 5, 5}, {}, {2, 2, 2, 2}, {}, 3},
+      {{1, 3, 14, 14}, {3, 1, 3, 3}, {2, 2}, {1, 1, 1, 1}, {}, 3},
+      {{1, 2, 3, 60, 33}, {2, 1, 2, 3, 3}, {1, 2, 1}, {1, 1, 1, 0, 1, 1}, {}, 2},
+      {{1, 2, 30, 30}, {2, 1, 3, 3}, {}, {40, 2, 0, 35}, {}, 2},  // bands and columns wholly in the padding
       {{1, 3, 4, 5, 6}, {3, 1, 2, 2, 2}, {}, {1, 1, 1, 0, 0, 0}, {}, 3},
       {{1, 3, 10, 9}, {4, 3, 3, 4}, {2, 3}, {}, {}, 1, false, "SAME_UPPER"},
       {{1, 3, 10, 9}, {4, 3, 4, 2}, {1, 2}, {}, {}, 1, true, "SAME_LOWER"},
@@ -132,6 +154,44 @@ TEST(ConvTest, SixteenBitFloatsAreSummedAsFloat) {
   // With sums in 16 bits the error would grow with the number of terms.
   for (const Case& c : cases()) check(c, BELAY_DT_FLOAT16, 1e-3, 1e-3);
   for (const Case& c : cases()) check(c, BELAY_DT_BFLOAT16, 8e-3, 8e-3);
+}
+
+TEST(ConvTest, TilesMatchTheDefinitionInAllGeometries) {
+  // Of 4 x 4, of 2 x 2 where that fills the vectors as well; several blocks of tiles, some not whole. Where tiles
+  // would not be faster there are none.
+  std::set<std::string> used, wanted_of;
+  for (const Case& c : std::vector<Case>{
+           {{1, 24, 14, 14}, {24, 24, 3, 3}, {}, {1, 1, 1, 1}},
+           {{2, 17, 9, 33}, {40, 17, 3, 3}, {}, {0, 2, 1, 0}},
+           {{1, 16, 25, 38}, {21, 16, 3, 3}, {}, {1, 1, 1, 1}, {}, 1, false},
+           {{1, 40, 18, 18}, {56, 20, 3, 3}, {}, {}, {}, 2},
+           {{1, 128, 4, 8}, {160, 128, 3, 3}, {}, {1, 1, 1, 1}},  // weights of 4 x 4 would be large
+           {{1, 64, 7, 7}, {72, 64, 3, 3}, {}, {1, 1, 1, 1}},
+           {{1, 64, 8, 8}, {64, 64, 3, 3}, {}, {1, 1, 1, 1}, {}, 1, true, "SAME_UPPER"},
+           {{1, 33, 12, 17}, {32, 33, 3, 3}, {}, {7, 0, 3, 6}},
+           {{1, 20, 3, 130}, {24, 20, 3, 3}, {}, {0, 1, 0, 1}},
+       }) {
+    const Tensor x = tensor_of(BELAY_DT_FLOAT32, c.x, numbers(count_of(c.x), -1, 1, 1));
+    const Tensor w = tensor_of(BELAY_DT_FLOAT32, c.w, numbers(count_of(c.w), -1, 1, 2));
+    const Tensor b = tensor_of(BELAY_DT_FLOAT32, {c.w[0]}, numbers(c.w[0], -1, 1, 3));
+    Node node("Conv", 11);
+    node.in(x).in(w).precision(BELAY_PRECISION_WINOGRAD).attr("group", c.group);
+    if (c.bias) node.in(b);
+    if (c.auto_pad)
+      node.attr("auto_pad", c.auto_pad);
+    else if (!c.pads.empty())
+      node.attr("pads", c.pads);
+    const Tensor wanted = expected(c, x, w, c.bias ? &b : nullptr);
+    each_micro([&] {
+      const Outcome outcome = node.run();
+      ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
+      used.insert(outcome.implementation);
+      for (const char* side : {"winograd of 2:", "winograd of 4:"}) wanted_of.insert(side + std::string(micro().name));
+      EXPECT_TRUE(close(outcome.outputs.at(0), wanted, 1e-5, 1e-4))
+          << outcome.implementation << " x " << text_of(c.x) << " w " << text_of(c.w);
+    });
+  }
+  EXPECT_THAT(used, ::testing::IsSupersetOf(wanted_of));
 }
 
 TEST(ConvTest, FailuresNameTheAttributeOrShape) {

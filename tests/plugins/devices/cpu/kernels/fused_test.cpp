@@ -59,12 +59,14 @@ std::vector<std::pair<std::string, End>> activations() {
 }
 
 // Runs both ways and compares; `claims`: how many kernels the fused run has.
-void compare(const std::function<Value(Graph&)>& make, size_t claims, const std::string& label) {
+void compare(const std::function<Value(Graph&)>& make, size_t claims, const std::string& label,
+             uint64_t precision = BELAY_PRECISION_FLOAT32) {
   for (const uint32_t threads : {1u, 2u})
     for (const bool in_place : {false, true}) {
       Graph graph;
       const Value out = make(graph);
       graph.output(out);
+      graph.precision(precision);
       const Graph::Outcome apart = graph.run(false, threads, false),
                            fused = graph.run(true, threads, in_place);
       ASSERT_EQ(apart.message, "") << label;
@@ -79,14 +81,17 @@ struct ConvCase {
   const char* name;
   std::vector<int64_t> x, w, y;
   int64_t group;
+  uint64_t precision = BELAY_PRECISION_FLOAT32;
 };
 const ConvCase kConvs[] = {
     {"dense", {2, 20, 9, 9}, {10, 20, 3, 3}, {2, 10, 9, 9}, 1},  // 180 terms: more than one block of k
     {"depthwise", {1, 10, 9, 9}, {10, 1, 3, 3}, {1, 10, 9, 9}, 10},
     {"groups", {1, 8, 9, 9}, {10, 4, 3, 3}, {1, 10, 9, 9}, 2},
+    {"tiles", {1, 24, 13, 14}, {20, 24, 3, 3}, {1, 20, 13, 14}, 1, BELAY_PRECISION_WINOGRAD},
+    {"few pixels", {1, 20, 7, 7}, {96, 20, 3, 3}, {1, 96, 7, 7}, 1},
 };
 
-TEST(FusedConvTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) {
+void check_fused_convs() {
   for (const ConvCase& c : kConvs)
     for (const auto& [name, end] : activations())
       for (const bool bias : {false, true})
@@ -98,26 +103,28 @@ TEST(FusedConvTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) {
                 const Value x = g.input(random(c.x, 1)), w = g.constant(random(c.w, 2));
                 Value y = g.node("Conv", {x, w}, c.y,
                                  {.ints = {{"group", c.group}}, .lists = {{"pads", {1, 1, 1, 1}}}});
-                if (bias) y = g.node("Add", {g.constant(random({10, 1, 1}, 3)), y}, c.y);
+                if (bias) y = g.node("Add", {g.constant(random({c.w[0], 1, 1}, 3)), y}, c.y);
                 if (residual) y = g.node("Add", {y, g.input(random(c.y, 4))}, c.y);
                 return end(g, y, c.y);
               },
-              1, label);
+              1, label, c.precision);
         }
 }
 
+TEST(FusedConvTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) { each_micro(check_fused_convs); }
+
 TEST(FusedConvTest, PReluWithOneSlopeOrOneForEachChannel) {
   for (const ConvCase& c : kConvs)
-    for (const std::vector<int64_t>& slope : {std::vector<int64_t>{1}, {10, 1, 1}, {1, 10, 1, 1}})
+    for (const std::vector<int64_t>& slope : {std::vector<int64_t>{1}, {c.w[0], 1, 1}, {1, c.w[0], 1, 1}})
       compare(
           [&](Graph& g) {
             const Value x = g.input(random(c.x, 1)), w = g.constant(random(c.w, 2)),
-                        b = g.constant(random({10}, 3));
+                        b = g.constant(random({c.w[0]}, 3));
             const Value y = g.node("Conv", {x, w, b}, c.y,
                                    {.ints = {{"group", c.group}}, .lists = {{"pads", {1, 1, 1, 1}}}});
             return g.node("PRelu", {y, g.constant(random(slope, 5))}, c.y);
           },
-          1, std::string(c.name) + text_of(slope));
+          1, std::string(c.name) + text_of(slope), c.precision);
 }
 
 TEST(FusedConvTest, WhatHasAnotherUserOrAnotherMeaningStaysApart) {

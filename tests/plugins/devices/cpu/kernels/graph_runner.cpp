@@ -145,6 +145,7 @@ Graph::Outcome Graph::run(bool fused, uint32_t threads, bool in_place) {
     prepare.claim = &raw;
     prepare.device = &device;
     prepare.constants = constants.data();
+    prepare.precision = precision_;
     belay_prepared prepared{};
     prepared.hdr.struct_size = sizeof prepared;
     if (const belay_status status = table->prepare(&object, &prepare, &prepared))

@@ -26,6 +26,7 @@ class Graph {
   // A node with one float32 output of shape `dims`.
   Value node(std::string op, std::vector<Value> inputs, std::vector<int64_t> dims,
              const NodeAttributes& attributes = {});
+  void precision(uint64_t bits) { precision_ = bits; }  // BELAY_PRECISION_...
   void output(Value value) { builder_.add_output(0, value); }
 
   struct Outcome {
@@ -38,6 +39,7 @@ class Graph {
  private:
   Value add(Tensor tensor, bool constant);
   graph::Builder builder_;
+  uint64_t precision_ = BELAY_PRECISION_FLOAT32;
   std::map<Value, Tensor> given_;
   std::map<Value, bool> constant_;
 };

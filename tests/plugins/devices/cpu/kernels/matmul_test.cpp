@@ -65,7 +65,7 @@ Tensor expected_matmul(const Tensor& a, const Tensor& b, const std::vector<int64
   return tensor_of(a.dtype, out, values);
 }
 
-TEST(MatMulTest, MatchesTheDefinitionInAllShapesAndTypes) {
+void check_shapes_and_types() {
   const std::vector<Shapes> all = {
       {{3, 4}, {4, 5}, {3, 5}},
       {{1, 7}, {7, 1}, {1, 1}},
@@ -94,6 +94,8 @@ TEST(MatMulTest, MatchesTheDefinitionInAllShapesAndTypes) {
           << dtype_name(dtype) << " " << text_of(s.a) << " " << text_of(s.b);
     }
 }
+
+TEST(MatMulTest, MatchesTheDefinitionInAllShapesAndTypes) { each_micro(check_shapes_and_types); }
 
 TEST(MatMulTest, IntegersWrapAround) {
   const Tensor a = tensor<int32_t>({1, 2}, {2000000000, 2000000000}), b = tensor<int32_t>({2, 1}, {2, -1});

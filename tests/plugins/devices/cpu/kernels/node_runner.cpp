@@ -1,5 +1,7 @@
 #include "node_runner.hpp"
 
+#include "heavy/micro.hpp"
+
 #include "convert.hpp"
 #include "provider.hpp"
 
@@ -273,6 +275,7 @@ Outcome Node::run(const Way& way, const std::vector<Tensor>* known) const {
   prepare_req.claim = &claims.claim;
   prepare_req.device = &device;
   prepare_req.constants = constants.data();
+  prepare_req.precision = precision_;
   belay_prepared prepared{};
   prepared.hdr.struct_size = sizeof prepared;
   if (const belay_status raw = h.table->prepare(&h.object, &prepare_req, &prepared))
@@ -311,6 +314,7 @@ Outcome Node::run(const Way& way, const std::vector<Tensor>* known) const {
   const belay_status status = prepared.kernel.fn(&exec.raw, prepared.kernel.state, args.data());
   if (status != BELAY_OK) return {{Code(BELAY_STATUS_CODE(status)), exec.message}, {}};
   Outcome outcome;
+  outcome.implementation = to_string(prepared.implementation);
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (outputs[o] == BELAY_NONE) {
       outcome.outputs.emplace_back();
@@ -334,7 +338,9 @@ Outcome Node::run(const Way& way, const std::vector<Tensor>* known) const {
   return outcome;
 }
 
-Outcome Node::run_once() const { return run({false, false, true, false, 1}, nullptr); }
+Outcome Node::run_once() const {
+  return run({false, precision_ != BELAY_PRECISION_FLOAT32, true, false, 1}, nullptr);
+}
 
 Outcome Node::run() const {
   const Outcome first = run_once();
@@ -352,7 +358,9 @@ Outcome Node::run() const {
       {"in place", {true, false, true, true, 2}},
   };
   for (const auto& [name, way] : ways) {
-    const Outcome again = run(way, &first.outputs);
+    Way now = way;
+    now.constants = now.constants || precision_ != BELAY_PRECISION_FLOAT32;
+    const Outcome again = run(now, &first.outputs);
     EXPECT_TRUE(again.status.ok()) << op_ << ", " << name << ": " << again.status.message();
     if (!again.status.ok()) continue;
     for (size_t o = 0; o < first.outputs.size(); ++o)
@@ -360,6 +368,17 @@ Outcome Node::run() const {
           << op_ << ", " << name << ": output " << o << " differs";
   }
   return first;
+}
+
+void each_micro(const std::function<void()>& f) {
+  const Micro& best = micro();
+  for (const Micro* level : {&kMicroSse2, &kMicroAvx2, &kMicroAvx512}) {
+    ::testing::ScopedTrace trace(__FILE__, __LINE__, level->name);
+    use_micro(*level);
+    f();
+    if (level == &best) break;  // the CPU has no higher one
+  }
+  use_micro(best);
 }
 
 ::testing::AssertionResult close(const Tensor& actual, const Tensor& expected, double rtol, double atol) {

@@ -6,6 +6,7 @@
 #include "shape.hpp"
 #include "types.hpp"
 
+#include <belay/abi/kernel_provider.h>
 #include <belay/graph/builder.hpp>
 #include <belay/status.hpp>
 #include <belay/testing/fake_host.hpp>
@@ -79,6 +80,7 @@ std::vector<double> numbers(int64_t count, double low, double high, uint32_t see
 struct Outcome {
   Status status;
   std::vector<Tensor> outputs;
+  std::string implementation = {};
 };
 
 class Node {
@@ -101,6 +103,9 @@ class Node {
   // The next output is not wanted.
   Node& no_out() { return out(BELAY_DT_UNDEFINED); }
 
+  // Bits BELAY_PRECISION_... What these allow depends on constants, so inputs are constant in all ways then.
+  Node& precision(uint64_t bits) { return precision_ = bits, *this; }
+
   // The result of all ways to run it; reports a test failure where they differ.
   Outcome run() const;
   // Only the first way, for what is expected to fail or is random.
@@ -115,10 +120,14 @@ class Node {
 
   std::string op_, domain_;
   uint32_t version_;
+  uint64_t precision_ = BELAY_PRECISION_FLOAT32;
   std::vector<std::unique_ptr<Tensor>> inputs_;
   std::vector<std::function<void(graph::Builder&, uint32_t)>> attributes_;
   std::vector<uint32_t> outputs_;
 };
+
+// Calls f once for each level of the instruction set that this CPU runs, with the heavy loops of that level.
+void each_micro(const std::function<void()>& f);
 
 // Equal dtype and dims, and each element within atol + rtol * |expected|; NaN equals NaN.
 ::testing::AssertionResult close(const Tensor& actual, const Tensor& expected, double rtol = 0,

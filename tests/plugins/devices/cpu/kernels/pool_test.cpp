@@ -71,6 +71,9 @@ const std::vector<Case>& cases() {
       {{2, 2, 11}, {4}, {3}, {1, 2}},
       {{1, 2, 5, 6, 7}, {2, 3, 2}, {2, 1, 1}, {1, 0, 1, 0, 1, 0}},
       {{0, 2, 5, 5}, {2, 2}},
+      {{1, 2, 12, 70}, {2, 2}, {2, 2}},
+      {{1, 1, 9, 40}, {3, 3}, {2, 2}, {1, 1, 1, 1}, {}, 1},
+      {{1, 1, 8, 90}, {2, 5}, {1, 2}, {0, 3, 1, 2}, {1, 2}},
   };
   return all;
 }
@@ -83,7 +86,7 @@ Node pool(const char* op, uint32_t version, const Case& c, const Tensor& x) {
   return node;
 }
 
-TEST(MaxPoolTest, ValuesAndPlacesMatchTheDefinition) {
+void check_max_pool() {
   for (const uint32_t dtype :
        {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_INT8, BELAY_DT_UINT8})
     for (const Case& c : cases())
@@ -117,6 +120,28 @@ TEST(MaxPoolTest, ValuesAndPlacesMatchTheDefinition) {
         EXPECT_EQ(outcome.outputs[0], expected) << text_of(c.x) << " " << dtype_name(dtype);
         EXPECT_EQ(outcome.outputs[1], ints(out, indices)) << text_of(c.x) << " order " << order;
       }
+}
+TEST(MaxPoolTest, ValuesAndPlacesMatchTheDefinition) { each_micro(check_max_pool); }
+
+TEST(MaxPoolTest, NotANumberWinsWhereverItStands) {
+  each_micro([] {
+    for (const int64_t stride : {1, 2, 3})
+      for (const int64_t at : {0, 1, 17, 40, 76, 77 * 3 + 5}) {
+        std::vector<float> x(77 * 4);
+        for (size_t i = 0; i < x.size(); ++i) x[i] = float(i % 13) - 20;
+        x[size_t(at)] = NAN;
+        Node node("MaxPool", 12);
+        node.in(floats({1, 1, 4, 77}, x)).attr("kernel_shape", std::vector<int64_t>{2, 3});
+        node.attr("strides", std::vector<int64_t>{1, stride});
+        const std::vector<double> y = values_of(result(node));
+        const int64_t columns = (77 - 3) / stride + 1;
+        for (int64_t i = 0; i < int64_t(y.size()); ++i) {
+          const int64_t row = i / columns, column = i % columns * stride;
+          const bool seen = at / 77 >= row && at / 77 < row + 2 && at % 77 >= column && at % 77 < column + 3;
+          EXPECT_EQ(std::isnan(y[size_t(i)]), seen) << "stride " << stride << " at " << at << " output " << i;
+        }
+      }
+  });
 }
 
 TEST(AveragePoolTest, PaddingCountsOnlyWhenAskedFor) {
