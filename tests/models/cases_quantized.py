@@ -158,7 +158,7 @@ def qdq_products(rng):
 
 def qdq_elements(rng):
     """What looks at single elements or moves them: Sigmoid, x * Sigmoid(x), HardSwish in parts, Mul, LeakyRelu, Concat
-    of several scales, Transpose and Slice"""
+    of several scales, Transpose and Slice; means of windows"""
     x = normal(rng, 2, 3, 5, 7, scale=2)
     m = Qdq("qdq_elements")
     f = m.input(x)
@@ -179,6 +179,10 @@ def qdq_elements(rng):
     begin, end, axis = (m.g.const(np.array([v])) for v in (1, 4, 2))
     moved = m.g.op("Slice", moved[0], begin, end, axis), moved[1][:, :, 1:4]
     outs.append(m.qdq(moved, 0.05, U8(127)))
+    for pads, count in ((0, 0), (1, 0), (1, 1)):
+        around = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [pads] * 4, "count_include_pad": count}
+        mean = m.g.op("AveragePool", a[0], **around), ref.average_pool(a[1], (3, 2), (2, 1), (pads,) * 4, bool(count))
+        outs.append(m.qdq(mean, 0.03, U8(125)))
     return m.case([x], *outs, step=0.1)
 
 

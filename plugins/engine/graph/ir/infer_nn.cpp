@@ -325,6 +325,7 @@ constexpr RuleEntry kRules[] = {
     {"ConvTranspose", conv_transpose},
     {"MaxPool", pool},
     {"AveragePool", pool},
+    {"QLinearAveragePool", pool},
     {"LpPool", pool},
     {"GlobalAveragePool", global_pool},
     {"QLinearGlobalAveragePool", global_pool},

@@ -15,6 +15,7 @@ constexpr Made kProducts[] = {{"", "QLinearConv", 10, "bfbbfbfbi", 'b'},
                               kTable};
 constexpr Made kElementwise[] = {{"com.microsoft", "QLinearAdd", 1, "bfbbfbfb", 'b'},
                                  {"com.microsoft", "QLinearMul", 1, "bfbbfbfb", 'b'},
+                                 {"com.microsoft", "QLinearAveragePool", 1, "bfbfb", 'b'},
                                  {"com.microsoft", "QLinearGlobalAveragePool", 1, "bfbfb", 'b'},
                                  kTable};
 constexpr Made kLayerNorm[] = {{"", "LayerNormalization", 17, "fff", 'f'}};

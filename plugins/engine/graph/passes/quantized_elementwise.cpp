@@ -215,15 +215,18 @@ class Elementwise {
     return true;
   }
 
-  // DQ, GlobalAveragePool, Q.
+  // DQ, AveragePool or GlobalAveragePool, Q.
   bool averaged(ir::Node& last, const Dequantized& to) {
     const ir::Node* node = graph_.maker(last.input(0));
-    if (!node || !node->is("GlobalAveragePool") || !graph_.only_reader(node->output(0))) return false;
+    if (!node || (!node->is("AveragePool") && !node->is("GlobalAveragePool")) || !graph_.only_reader(node->output(0)))
+      return false;
     const auto from = source(node->input(0));
     if (!from || from->dtype != to.dtype) return false;
-    graph_.become(last, kMicrosoft, "QLinearGlobalAveragePool", 1,
+    const std::vector<ir::Attribute> attributes = node->attributes;
+    graph_.become(last, kMicrosoft, "QLinear" + node->op, 1,
                   {from->bytes, from->scale, graph_.zero_of(last.graph, *from), to.scale,
                    graph_.zero_of(last.graph, to)});
+    last.attributes = attributes;
     return true;
   }
 

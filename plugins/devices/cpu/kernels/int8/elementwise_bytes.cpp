@@ -1,4 +1,4 @@
-// Operators on the elements of 8-bit tensors: ByteTable, QLinearAdd, QLinearMul, QLinearGlobalAveragePool.
+// Operators on the elements of 8-bit tensors: ByteTable, QLinearAdd, QLinearMul.
 #include "../blocks.hpp"
 #include "../registry.hpp"
 #include "../simd/simd.hpp"
@@ -82,54 +82,6 @@ Status prepare_binary_bytes(OpContext& op) {
   return {};
 }
 
-int64_t sum_plane(const uint8_t* x, int64_t n, int64_t step, bool is_signed) {
-  int64_t sum = 0;
-  if (step == 1) {
-    // In parts that 32 bits hold.
-    for (int64_t at = 0; at < n; at += 1 << 22)
-      sum += byte_micro().sum(x + at, std::min<int64_t>(n - at, 1 << 22), is_signed);
-    return sum;
-  }
-  for (int64_t i = 0; i < n; ++i) sum += ByteForm{false, is_signed}.value(x[i * step]);
-  return sum;
-}
-
-Status prepare_global_average_bytes(OpContext& op) {
-  for (const size_t i : {size_t{1}, size_t{2}, size_t{3}, size_t{4}}) BELAY_TRY(one_value(op, i));
-  for (const size_t i : {size_t{2}, size_t{4}}) BELAY_TRY(same_type(op, i, 0));
-  const Dims& x = op.dims(0);
-  if (x.size() < 3) return op.bad("the input has the shape " + text_of(x) + ", want rank 3 at least");
-  const bool last = op.attr().int_or("channels_last", 0) != 0;
-  const size_t channel_axis = last ? x.size() - 1 : 1;
-  Dims out(x.size(), 1);
-  out[0] = x[0];
-  out[channel_axis] = x[channel_axis];
-  const int64_t channels = x[channel_axis];
-  int64_t pixels = 1;
-  for (size_t d = 1; d < x.size(); ++d)
-    if (d != channel_axis) pixels *= x[d];
-  if (pixels == 0) return op.bad("the input has the shape " + text_of(x) + ", which has nothing to pool");
-  BELAY_TRY(op.output(0, op.dtype(0), out));
-  const bool is_signed = op.dtype(0) == BELAY_DT_INT8, xz = op.has(2), yz = op.has(4);
-  const int64_t planes = x[0] * channels;
-  op.kernel(
-      [=](const Run& run) {
-        const Line from = line_of(run, 1, xz, is_signed), to = line_of(run, 3, yz, is_signed);
-        run.parallel(planes, grain_of(10 + double(pixels) * 0.1), [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const uint8_t* at = run.in<uint8_t>(0) +
-                                (last ? i / channels * pixels * channels + i % channels : i * pixels);
-            const int64_t sum = sum_plane(at, pixels, last ? channels : 1, is_signed) - pixels * from.zero;
-            const float mean = float(sum) * from.scale / float(pixels);
-            byte_micro().quantize(&mean, 1, to.scale, to.zero, is_signed, run.out<uint8_t>(0) + i);
-          }
-        });
-      },
-      byte_micro().name);
-  op.cost_ns(double(op.count(0)) * 0.1);
-  return {};
-}
-
 }  // namespace
 
 void add_elementwise_bytes(Registry& registry) {
@@ -152,13 +104,6 @@ void add_elementwise_bytes(Registry& registry) {
   };
   binary("QLinearAdd", prepare_binary_bytes<Binary::kAdd>);
   binary("QLinearMul", prepare_binary_bytes<Binary::kMul>);
-  registry.add(OpDef{.op = "QLinearGlobalAveragePool",
-                     .prepare = prepare_global_average_bytes,
-                     .types = {kBytes, kF32, kBytes, kF32, kBytes},
-                     .min_inputs = 4,
-                     .max_inputs = 5,
-                     .domain = "com.microsoft",
-                     .ns_per_byte = 0.1});
 }
 
 }  // namespace belay::cpu

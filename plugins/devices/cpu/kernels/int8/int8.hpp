@@ -12,5 +12,6 @@ void add_int8(Registry&);
 void add_conv_bytes(Registry&);
 void add_elementwise_bytes(Registry&);
 void add_matmul_bytes(Registry&);
+void add_pool_bytes(Registry&);
 
 }  // namespace belay::cpu
