@@ -1,5 +1,6 @@
 // The C table of service belay.host.hal/1. Nothing is decided here: handles and sizes are checked, exceptions
 // stop.
+#include "core/base/last_error.h"
 #include "hal/hal.h"
 
 #include <new>
@@ -46,17 +47,24 @@ Status null_argument(const char* call, const char* name) {
   }
 }
 
+// What the application is told of its own calls is kept for its thread; what plugins call is theirs.
+belay_status told(const belay_host* host, belay_status status) noexcept {
+  if (status != BELAY_OK && (!host || core::plugin_of(host).empty())) [[unlikely]]
+    core::keep_last_error(status);
+  return status;
+}
+
 // For calls about the host as a whole.
 template <class Body>
 belay_status with_hal(const belay_host* host, const char* call, Body&& body) noexcept {
   Hal* hal = hal_of(host);
-  if (!hal) return BELAY_FAILED_PRECONDITION;
+  if (!hal) return told(host, BELAY_FAILED_PRECONDITION);
   try {
     if (hal->forked()) [[unlikely]]
-      return hal->make(hal->forked_status());
-    return body(*hal);
+      return told(host, hal->make(hal->forked_status()));
+    return told(host, body(*hal));
   } catch (...) {
-    return thrown(hal, call);
+    return told(host, thrown(hal, call));
   }
 }
 
@@ -69,9 +77,9 @@ belay_status with(const belay_host* host, belay_obj* handle, const char* call, c
     return with_hal(host, call,
                     [&](Hal& hal) { return hal.make(hal.bad_handle(handle, T::kKind, call, name)); });
   try {
-    return body(*object);
+    return told(host, body(*object));
   } catch (...) {
-    return thrown(object->hal, call);
+    return told(host, thrown(object->hal, call));
   }
 }
 

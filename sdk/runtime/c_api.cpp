@@ -18,11 +18,16 @@ std::vector<std::string> strings(const belay_str* list, uint64_t count) {
 
 }  // namespace
 
-Status check(belay_runtime* handle, const char* call) {
+Status check_alive(belay_runtime* handle, const char* call) {
   if (!handle) return no_handle(call, "runtime", "belay_runtime_create");
-  hal::Runtime* runtime = as_runtime(handle);
-  if (!runtime->alive()) return {Code::kNotFound, std::string(call) + ": the runtime was destroyed."};
-  if (runtime->forked()) return runtime->hal().forked_status();
+  if (!as_runtime(handle)->alive())
+    return {Code::kNotFound, std::string(call) + ": the runtime was destroyed."};
+  return {};
+}
+
+Status check(belay_runtime* handle, const char* call) {
+  BELAY_TRY(check_alive(handle, call));
+  if (as_runtime(handle)->forked()) return as_runtime(handle)->hal().forked_status();
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include <belay/runtime.h>
 #include <belay/status.hpp>
+#include "core/base/last_error.h"
 #include "core/base/status_table.h"
 #include "hal/runtime.h"
 
@@ -32,24 +33,32 @@ inline belay_status thrown(const char* call) noexcept {
   }
 }
 
+// Runs a body that gives a belay_status as a plugin gave it; the thread keeps a failure.
+template <class Body>
+belay_status guarded_raw(const char* call, Body&& body) noexcept {
+  belay_status status;
+  try {
+    status = body();
+  } catch (...) {
+    status = thrown(call);
+  }
+  if (status != BELAY_OK) [[unlikely]]
+    core::keep_last_error(status);
+  return status;
+}
+
 // Runs a body that gives a Status.
 template <class Body>
 belay_status guarded(const char* call, Body&& body) noexcept {
-  try {
-    return make(body());
-  } catch (...) {
-    return thrown(call);
-  }
+  return guarded_raw(call, [&] { return make(body()); });
 }
 
-// Runs a body that gives a belay_status as a plugin gave it.
+// For functions that return no status: the thread keeps a failure, and that is where it is told.
 template <class Body>
-belay_status guarded_raw(const char* call, Body&& body) noexcept {
-  try {
-    return body();
-  } catch (...) {
-    return thrown(call);
-  }
+bool succeeds(const char* call, Body&& body) noexcept {
+  const belay_status status = guarded(call, body);
+  core::release_status(status);
+  return status == BELAY_OK;
 }
 
 inline hal::Runtime* as_runtime(belay_runtime* handle) { return reinterpret_cast<hal::Runtime*>(handle); }
@@ -60,6 +69,7 @@ inline hal::Context* as_context(belay_context* handle) {
   return static_cast<hal::Context*>(reinterpret_cast<belay_obj*>(handle));
 }
 
+Status check_alive(belay_runtime* handle, const char* call);  // also in a forked child
 Status check(belay_runtime* handle, const char* call);
 Status check(belay_model* handle, const char* call);
 Status bad_context(belay_context* handle, const char* call);

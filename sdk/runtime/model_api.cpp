@@ -16,14 +16,16 @@ belay_status on_model(belay_model* handle, const char* call, Body&& body) noexce
   });
 }
 
-uint64_t count_of(belay_model* handle, uint64_t (*belay_executable_vt::*slot)(belay_obj*)) noexcept {
-  try {
-    if (!check(handle, "count").ok()) return 0;
+uint64_t count_of(belay_model* handle, const char* call,
+                  uint64_t (*belay_executable_vt::*slot)(belay_obj*)) noexcept {
+  uint64_t count = 0;
+  succeeds(call, [&]() -> Status {
+    BELAY_TRY(check(handle, call));
     hal::Model& model = *as_model(handle);
-    return (model.vt().*slot)(&model);
-  } catch (...) {
-    return 0;
-  }
+    count = (model.vt().*slot)(&model);
+    return {};
+  });
+  return count;
 }
 
 }  // namespace
@@ -41,18 +43,18 @@ belay_status belay_model_load(belay_runtime* handle, const belay_model_req* req,
 
 void belay_model_destroy(belay_model* handle) {
   if (!handle) return;
-  belay_status_release(guarded("belay_model_destroy", [&]() -> Status {
-    if (Status usable = check(handle, "belay_model_destroy"); !usable.ok()) return usable;
+  succeeds("belay_model_destroy", [&]() -> Status {
+    BELAY_TRY(check(handle, "belay_model_destroy"));
     as_model(handle)->destroy();
     return {};
-  }));
+  });
 }
 
 uint64_t belay_model_input_count(belay_model* handle) {
-  return count_of(handle, &belay_executable_vt::input_count);
+  return count_of(handle, "belay_model_input_count", &belay_executable_vt::input_count);
 }
 uint64_t belay_model_output_count(belay_model* handle) {
-  return count_of(handle, &belay_executable_vt::output_count);
+  return count_of(handle, "belay_model_output_count", &belay_executable_vt::output_count);
 }
 
 belay_status belay_model_input_info(belay_model* handle, uint64_t index, belay_io_info* inout) {

@@ -39,6 +39,8 @@ void belay_status_text(belay_status status, belay_sink sink) {
 
 void belay_status_release(belay_status status) { core::release_status(status); }
 
+belay_status belay_last_error(void) { return core::take_last_error(); }
+
 belay_status belay_code_describe(uint32_t code, belay_code_info* inout) {
   return guarded("belay_code_describe", [&]() -> Status {
     BELAY_TRY(check_sized(inout, "belay_code_describe", "inout"));
@@ -61,11 +63,11 @@ belay_status belay_runtime_create(const belay_runtime_req* req, belay_runtime** 
 
 void belay_runtime_destroy(belay_runtime* handle) {
   if (!handle) return;
-  belay_status_release(guarded("belay_runtime_destroy", [&]() -> Status {
-    if (Status usable = check(handle, "belay_runtime_destroy"); !usable.ok()) return usable;
+  succeeds("belay_runtime_destroy", [&]() -> Status {
+    BELAY_TRY(check(handle, "belay_runtime_destroy"));
     as_runtime(handle)->destroy();
     return {};
-  }));
+  });
 }
 
 belay_status belay_config_check(const belay_runtime_req* req, belay_sink effective) {
@@ -122,11 +124,12 @@ belay_status belay_runtime_doctor(belay_runtime* handle,
 }
 
 const belay_hal_vt* belay_runtime_hal(belay_runtime* handle, const belay_host** out_host) {
-  if (!handle || !as_runtime(handle)->alive()) return nullptr;
+  if (!succeeds("belay_runtime_hal", [&] { return check_alive(handle, "belay_runtime_hal"); })) return nullptr;
   if (out_host) *out_host = &as_runtime(handle)->host().table();
   return &hal::hal_table();
 }
 
 uint64_t belay_runtime_default_device(belay_runtime* handle) {
-  return handle && as_runtime(handle)->alive() ? as_runtime(handle)->default_device() : 0;
+  const char* const call = "belay_runtime_default_device";
+  return succeeds(call, [&] { return check_alive(handle, call); }) ? as_runtime(handle)->default_device() : 0;
 }

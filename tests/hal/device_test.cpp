@@ -1,5 +1,7 @@
 #include "hal_fixture.h"
 
+#include "core/base/last_error.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 #include <thread>
@@ -274,4 +276,25 @@ TEST_F(DeviceTest, ThreadsAllocateFreeAndLookUpAtOnce) {
 }
 
 }  // namespace
+
+TEST_F(DeviceTest, TheApplicationsLastErrorIsThatOfItsOwnCalls) {
+  start();
+  const auto last = [&] { return take(core::take_last_error()); };
+  EXPECT_TRUE(last().ok());
+  belay_obj* out = nullptr;
+  EXPECT_FALSE(take(vt().device(host(), 7, &out)).ok());
+  const belay_host* plugin = &core_host_->table_for("engine").abi;
+  const Status engines = from_c(*plugin, vt().device(plugin, 8, &out));
+  EXPECT_EQ(engines.code(), Code::kOutOfRange);
+  uint64_t offset = 0;
+  EXPECT_EQ(vt().find(host(), &offset, &out, &offset), BELAY_NOT_FOUND);  // an answer
+  const Status status = last();
+  EXPECT_EQ(status.code(), Code::kOutOfRange);
+  EXPECT_THAT(status.message(), HasSubstr("no device 7"));
+  vt().stream_destroy(host(), static_cast<belay_obj*>(nullptr));
+  EXPECT_TRUE(last().ok());
+  vt().buffer_destroy(host(), device());  // gives no status
+  EXPECT_THAT(last().message(), HasSubstr("buffer_destroy: buffer is a device, want a buffer"));
+}
+
 }  // namespace belay::hal

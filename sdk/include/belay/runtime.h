@@ -26,6 +26,13 @@ typedef struct belay_context belay_context;
 BELAY_API belay_str belay_version(void); /* "0.1.0" */
 BELAY_API void belay_status_text(belay_status, belay_sink);
 BELAY_API void belay_status_release(belay_status);
+/* The last failure on the calling thread of a function of this header or of a slot of belay_runtime_hal's table, whatever
+ * its runtime; OK: none since it was last asked for. As with errno a success leaves it, the next failure replaces it.
+ * It is given once, and its text with it, though the status that the call returned be released: the caller releases this
+ * one. Functions that return no status tell their failure here alone. DEFERRED and answers (UNAVAILABLE of query,
+ * NOT_FOUND of find) are no failures; what a plugin calls, or a completion brings, is not kept. A load of a word where
+ * there is none. */
+BELAY_API belay_status belay_last_error(void);
 
 typedef struct belay_code_info { /* static strings */
   belay_hdr hdr;

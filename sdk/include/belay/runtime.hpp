@@ -38,6 +38,9 @@ inline Status take(belay_status raw) {
           std::move(text).str()};
 }
 
+// The last failure on this thread since it was last asked for; for what returns no status, and for C beside C++.
+inline Status last_error() { return take(belay_last_error()); }
+
 using Nanoseconds = std::chrono::nanoseconds;
 inline constexpr Nanoseconds kForever = Nanoseconds::max();
 

@@ -93,6 +93,22 @@ TEST(RuntimeTest, EventsJoinStreamsAndDevices) {
   EXPECT_EQ(seen_b, 1);
 }
 
+TEST(RuntimeTest, EachThreadKeepsItsLastErrorWhoseverRuntimeItWas) {
+  const belay::Runtime one = null_runtime(), two = null_runtime();
+  EXPECT_TRUE(belay::last_error().ok());
+  EXPECT_FALSE(one.device(3).ok());
+  EXPECT_FALSE(two.load("none.onnx").ok());
+  EXPECT_EQ(belay_runtime_hal(nullptr, nullptr), nullptr);  // gives no status of its own
+  std::thread([] { EXPECT_TRUE(belay::last_error().ok()); }).join();
+  ASSERT_TRUE(one.device(0).ok());
+  const Status last = belay::last_error();
+  EXPECT_EQ(last.code(), Code::kInvalidArgument);
+  EXPECT_THAT(last.message(), HasSubstr("belay_runtime_hal: the runtime is NULL"));
+  EXPECT_TRUE(belay::last_error().ok());
+  belay_model_destroy(nullptr);  // does nothing, which is no failure
+  EXPECT_TRUE(belay::last_error().ok());
+}
+
 TEST(RuntimeTest, TwoRuntimesLiveInOneProcessAndTellTheirEventsApart) {
   const belay::Runtime one = null_runtime(), two = null_runtime("[plugin.null.config]\ndevices = 3\n");
   EXPECT_EQ(one.device_count(), 1u);
