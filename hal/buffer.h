@@ -5,10 +5,31 @@
 #include "hal/slots.h"
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
 
 namespace belay::hal {
 
 class Device;
+
+// Which bytes of a reserved buffer have memory: ranges that do not meet. Thread-safe.
+class MappedRanges {
+ public:
+  bool covers(uint64_t offset, uint64_t bytes) const;
+  std::mutex& mutex() const { return mutex_; }  // held over a change and the driver's part in it
+  // Under the mutex. The first byte of the range that is mapped (or not); `offset + bytes`: there is none.
+  uint64_t first(bool mapped, uint64_t offset, uint64_t bytes) const;
+  void add(uint64_t offset, uint64_t bytes);
+  void remove(uint64_t offset, uint64_t bytes);
+  uint64_t total() const { return total_; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, uint64_t> ranges_;  // begin, end
+  uint64_t total_ = 0;
+};
 
 struct Buffer : Object {
   static constexpr uint32_t kKind = BELAY_OBJ_BUFFER;
@@ -19,7 +40,15 @@ struct Buffer : Object {
   bool borrowed = false;  // the bytes belong to whoever lent them
   uint32_t owner = 0;     // index into the ledger's owners
 
-  bool holds(uint64_t offset, uint64_t length) const { return offset <= bytes && length <= bytes - offset; }
+  uint64_t counted = 0;                  // bytes with memory of its own
+  std::unique_ptr<MappedRanges> mapped;  // of a reserved buffer
+
+  // Whether an operation may use the range: it is inside and has memory.
+  bool holds(uint64_t offset, uint64_t length) const {
+    return offset <= bytes && length <= bytes - offset && (!mapped || mapped->covers(offset, length));
+  }
+  // "which has 12 bytes", for messages of what it does not hold.
+  std::string extent() const;
 };
 
 }  // namespace belay::hal

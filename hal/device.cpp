@@ -23,6 +23,18 @@ Status Device::prepare() {
     BELAY_TRY(check_table(shape::kProgram, found, "plugin '" + driver_ + "'"));
     programs_ = static_cast<const belay_driver_program_vt*>(found);
   }
+  if (const void* found = vt().extension(this, to_str(BELAY_DRIVER_VIRTUAL_MEMORY))) {
+    BELAY_TRY(check_table(shape::kVirtualMemory, found, "plugin '" + driver_ + "'"));
+    virtual_memory_ = static_cast<const belay_driver_virtual_memory_vt*>(found);
+    if (!std::has_single_bit(granularity()))
+      return {Code::kInternal, "Plugin '" + driver_ + "' says that memory of '" + name_ +
+                                   "' is mapped in units of " + std::to_string(granularity()) +
+                                   " bytes, want a power of two."};
+  }
+  if (const void* found = vt().extension(this, to_str(BELAY_DRIVER_NATIVE_MODEL))) {
+    BELAY_TRY(check_table(shape::kPackage, found, "plugin '" + driver_ + "'"));
+    packages_ = static_cast<const belay_driver_native_model_vt*>(found);
+  }
   return {};
 }
 
@@ -51,36 +63,41 @@ Status Device::check_alloc(const belay_alloc_req& req) const {
   return {};
 }
 
-Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner) {
-  BELAY_TRY(check_alloc(req));
-  const auto full = [&](const std::string& text) {
-    return Status(Code::kResourceExhausted,
-                  text + " On '" + name_ + "' are in use: " + hal->ledger().describe(index_) + ".");
-  };
-  const uint64_t counted = req.host ? 0 : req.bytes;
-  const uint64_t limit = hal->options().memory_limit;
-  const uint64_t before = in_use_.fetch_add(counted, std::memory_order_relaxed);
-  const auto give_back = [&] { in_use_.fetch_sub(counted, std::memory_order_relaxed); };
-  if (limit && (before > limit || counted > limit - before)) {
-    give_back();
-    return full("A buffer of " + print_bytes(req.bytes) + " passes the limit of " + print_bytes(limit) +
-                " ([memory] limit).");
-  }
+Status Device::full(const std::string& text) const {
+  return {Code::kResourceExhausted,
+          text + " On '" + name_ + "' are in use: " + hal->ledger().describe(index_) + "."};
+}
 
+Status Device::take_room(const std::string& what, uint64_t bytes) {
+  const uint64_t limit = hal->options().memory_limit;
+  const uint64_t before = in_use_.fetch_add(bytes, std::memory_order_relaxed);
+  if (limit && (before > limit || bytes > limit - before)) {
+    give_room(bytes);
+    return full(what + " passes the limit of " + print_bytes(limit) + " ([memory] limit).");
+  }
+  for (uint64_t now = before + bytes, peak = peak_.load(std::memory_order_relaxed);
+       now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed);) {
+  }
+  return {};
+}
+
+template <class Make>
+Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view owner, uint64_t counted,
+                                    Make&& make) {
+  BELAY_TRY(take_room("A buffer of " + print_bytes(req.bytes), counted));
   Buffer* buffer = nullptr;
   bool made_impl = false;
   try {
     buffer = hal->buffers().make(hal);
     if (!buffer) {
-      give_back();
+      give_room(counted);
       return full("There is no memory for one more handle.");
     }
     belay_created made{};
     made.hdr.struct_size = sizeof made;
-    const belay_status raw = vt().alloc(this, &req, &made);
-    if (raw != BELAY_OK) {
+    if (const belay_status raw = make(&made); raw != BELAY_OK) {
       hal->buffers().drop(buffer);
-      give_back();
+      give_room(counted);
       Status failed = hal->take(raw, driver_, "alloc");
       if (failed.code() == Code::kResourceExhausted) return full(failed.message());
       return failed;
@@ -89,6 +106,7 @@ Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner
     made_impl = true;
     buffer->device = this;
     buffer->bytes = req.bytes;
+    buffer->counted = counted;
     buffer->borrowed = req.host != nullptr;
     buffer->magic = BELAY_OBJ_MAGIC;  // the driver's `map` may check it
     if (BELAY_HAS(&vt(), belay_device_vt, map)) {
@@ -106,24 +124,106 @@ Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner
       if (made_impl) vt().free(this, buffer);
       hal->buffers().drop(buffer);
     }
-    give_back();
+    give_room(counted);
     throw;
-  }
-  for (uint64_t now = before + counted, peak = peak_.load(std::memory_order_relaxed);
-       now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed);) {
   }
   allocations_.fetch_add(1, std::memory_order_relaxed);
   live_buffers_.fetch_add(1, std::memory_order_relaxed);
   return buffer;
 }
 
+Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner) {
+  BELAY_TRY(check_alloc(req));
+  return make_buffer(req, owner, req.host ? 0 : req.bytes,
+                     [&](belay_created* made) { return vt().alloc(this, &req, made); });
+}
+
 void Device::free(Buffer* buffer) {
   hal->ledger().remove(buffer, index_);
   Slots<Buffer>::retire(buffer);
   vt().free(this, buffer);
-  if (!buffer->borrowed) in_use_.fetch_sub(buffer->bytes, std::memory_order_relaxed);
+  give_room(buffer->counted);
   live_buffers_.fetch_sub(1, std::memory_order_relaxed);
   hal->buffers().drop(buffer);
+}
+
+Result<Buffer*> Device::reserve(const belay_alloc_req& req, std::string_view owner) {
+  BELAY_TRY(check_alloc(req));
+  const auto wrong = [&](Code code, const std::string& text) {
+    return Status(code, "Reservation of " + std::to_string(req.bytes) + " bytes on '" + name_ + "': " + text);
+  };
+  if (!virtual_memory_)
+    return wrong(
+        Code::kUnimplemented,
+        "the driver '" + driver_ + "' has no virtual memory; make a buffer of the whole size instead.");
+  if (req.host) return wrong(Code::kInvalidArgument, "host memory cannot be part of it.");
+  if (req.bytes == 0) return wrong(Code::kInvalidArgument, "want at least one byte.");
+  const uint64_t unit = granularity();
+  belay_alloc_req whole = req;
+  if (__builtin_add_overflow(req.bytes, unit - 1, &whole.bytes))
+    return wrong(Code::kResourceExhausted, "there are not so many addresses.");
+  whole.bytes &= ~(unit - 1);
+  auto ranges = std::make_unique<MappedRanges>();
+  BELAY_ASSIGN(Buffer* const buffer, make_buffer(whole, owner, 0, [&](belay_created* made) {
+                 return virtual_memory_->reserve(this, &whole, made);
+               }));
+  buffer->mapped = std::move(ranges);
+  return buffer;
+}
+
+Status Device::check_range(const Buffer& buffer, const char* call, uint64_t offset, uint64_t bytes) {
+  const auto wrong = [&](Code code, const std::string& text) {
+    return Status(code, std::string(call) + " of bytes " + std::to_string(offset) + " + " +
+                            std::to_string(bytes) + " of a buffer of '" + name_ + "': " + text);
+  };
+  if (!buffer.mapped)
+    return wrong(Code::kFailedPrecondition, "it was not reserved, so it has its memory as long as it lives.");
+  const uint64_t unit = granularity();
+  if (bytes == 0 || offset % unit || bytes % unit)
+    return wrong(Code::kInvalidArgument, "want multiples of " + std::to_string(unit) + ", and at least one.");
+  if (offset > buffer.bytes || bytes > buffer.bytes - offset)
+    return wrong(Code::kOutOfRange, "it has " + std::to_string(buffer.bytes) + ".");
+  return {};
+}
+
+Status Device::map(Buffer& buffer, uint64_t offset, uint64_t bytes) {
+  BELAY_TRY(check_range(buffer, "Mapping", offset, bytes));
+  std::lock_guard lock(buffer.mapped->mutex());
+  if (const uint64_t at = buffer.mapped->first(true, offset, bytes); at != offset + bytes)
+    return {Code::kFailedPrecondition, "Mapping of bytes " + std::to_string(offset) + " + " +
+                                           std::to_string(bytes) + " of a buffer of '" + name_ + "': byte " +
+                                           std::to_string(at) + " is mapped already."};
+  BELAY_TRY(take_room("Mapping of " + print_bytes(bytes), bytes));
+  try {
+    buffer.mapped->add(offset, bytes);
+  } catch (...) {
+    give_room(bytes);
+    throw;
+  }
+  if (const belay_status raw = virtual_memory_->map(this, &buffer, offset, bytes); raw != BELAY_OK) {
+    buffer.mapped->remove(offset, bytes);
+    give_room(bytes);
+    Status failed = hal->take(raw, driver_, "virtual_memory.map");
+    return failed.code() == Code::kResourceExhausted ? full(failed.message()) : failed;
+  }
+  buffer.counted += bytes;
+  hal->ledger().change(&buffer, int64_t(bytes));
+  return {};
+}
+
+Status Device::unmap(Buffer& buffer, uint64_t offset, uint64_t bytes) {
+  BELAY_TRY(check_range(buffer, "Unmapping", offset, bytes));
+  std::lock_guard lock(buffer.mapped->mutex());
+  if (const uint64_t at = buffer.mapped->first(false, offset, bytes); at != offset + bytes)
+    return {Code::kFailedPrecondition, "Unmapping of bytes " + std::to_string(offset) + " + " +
+                                           std::to_string(bytes) + " of a buffer of '" + name_ + "': byte " +
+                                           std::to_string(at) + " is not mapped."};
+  BELAY_TRY(hal->take(virtual_memory_->unmap(this, &buffer, offset, bytes), driver_, "virtual_memory.unmap"));
+  buffer.mapped->remove(offset, bytes);
+  give_room(bytes);
+  buffer.counted -= bytes;
+  hal->ledger().change(&buffer, -int64_t(bytes));
+  return {};
 }
 
 std::string Device::usage() const { return hal->ledger().describe(index_); }
@@ -257,6 +357,50 @@ void Device::end_program(Program* program) {
   if (!program->recording()) static_cast<const belay_driver_program_vt*>(program->table)->destroy(program);
   hal->programs().drop(program);
   live_programs_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// ---- packages
+// --------------------------------------------------------------------------------------------------------
+
+Result<Package*> Device::load_package(const belay_package_req& req) {
+  const std::string name = to_string(req.name), kind = to_string(req.kind);
+  const auto wrong = [&](Code code, const std::string& text) {
+    return Status(code, "Package '" + name + "' of kind '" + kind + "' on '" + name_ + "': " + text);
+  };
+  if (kind.empty()) return wrong(Code::kInvalidArgument, "kind is empty, want one such as 'om'.");
+  if (!req.bytes.ptr || !req.bytes.len) return wrong(Code::kInvalidArgument, "it has no bytes.");
+  if (!packages_)
+    return wrong(Code::kUnimplemented, "the driver '" + driver_ + "' takes no compiled models.");
+  if (!packages_->accepts(this, req.kind))
+    return wrong(Code::kUnimplemented, "the driver '" + driver_ + "' takes no packages of this kind.");
+  Package* package = hal->packages().make(hal, *this, name);
+  if (!package) return wrong(Code::kResourceExhausted, "there is no memory for one more handle.");
+  belay_created made{};
+  made.hdr.struct_size = sizeof made;
+  Status status = hal->take(packages_->load(this, &req, &made), driver_, "native_model.load");
+  if (status.ok()) {
+    package->table = made.table ? made.table : packages_;
+    package->impl = made.impl;
+    status = made.table ? check_table(shape::kPackage, made.table, "plugin '" + driver_ + "'") : Status();
+    if (status.ok()) {
+      status = package->prepare();
+      if (!status.ok()) package->vt().destroy(package);
+    }
+  }
+  if (!status.ok()) {
+    hal->packages().drop(package);
+    return std::move(status).while_doing("loading package '" + name + "' on '" + name_ + "'");
+  }
+  Slots<Package>::publish(package);
+  live_packages_.fetch_add(1, std::memory_order_relaxed);
+  return package;
+}
+
+void Device::end_package(Package* package) {
+  Slots<Package>::retire(package);
+  package->vt().destroy(package);
+  hal->packages().drop(package);
+  live_packages_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace belay::hal

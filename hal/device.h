@@ -6,6 +6,7 @@
 #include <belay/status.hpp>
 #include "hal/bridge.h"
 #include "hal/buffer.h"
+#include "hal/package.h"
 #include "hal/program.h"
 #include "hal/slots.h"
 #include "hal/stream.h"
@@ -43,6 +44,11 @@ class Device : public Object {
   // `owner` is named in messages about memory: a plugin's id, or empty for the application.
   Result<Buffer*> alloc(const belay_alloc_req& req, std::string_view owner);
   void free(Buffer* buffer);
+  // Addresses without memory, and memory behind a part of them.
+  Result<Buffer*> reserve(const belay_alloc_req& req, std::string_view owner);
+  Status map(Buffer& buffer, uint64_t offset, uint64_t bytes);
+  Status unmap(Buffer& buffer, uint64_t offset, uint64_t bytes);
+  uint64_t granularity() { return virtual_memory_ ? virtual_memory_->granularity(this) : 0; }
   Result<Stream*> make_stream(const belay_hal_stream_req& req);
   // Finishes what is queued on it.
   void end_stream(Stream* stream);
@@ -52,6 +58,9 @@ class Device : public Object {
   Result<Program*> adopt_program(const belay_created& made, uint64_t binding_count);
   Result<Program*> adopt_program(std::unique_ptr<Recording> recording, uint64_t binding_count);
 
+  Result<Package*> load_package(const belay_package_req& req);
+  void end_package(Package* package);
+
   // What is in use, for messages: "12 MiB in 3 buffers (engine 8 MiB, application 4 MiB)".
   std::string usage() const;
   uint64_t bytes_in_use() const { return in_use_.load(std::memory_order_relaxed); }
@@ -59,19 +68,31 @@ class Device : public Object {
   uint64_t allocations() const { return allocations_.load(std::memory_order_relaxed); }
   uint64_t live_buffers() const { return live_buffers_.load(std::memory_order_relaxed); }
   uint64_t live_streams() const { return live_streams_.load(std::memory_order_relaxed); }
+  uint64_t live_packages() const { return live_packages_.load(std::memory_order_relaxed); }
   uint64_t live_programs() const { return live_programs_.load(std::memory_order_relaxed); }
 
  private:
   Status check_alloc(const belay_alloc_req& req) const;
+  // A buffer that the driver's slot makes, called `make(&created)`; `counted`: bytes with memory of its own.
+  template <class Make>
+  Result<Buffer*> make_buffer(const belay_alloc_req& req, std::string_view owner, uint64_t counted,
+                              Make&& make);
+  Status check_range(const Buffer& buffer, const char* call, uint64_t offset, uint64_t bytes);
+  // Counts bytes against the limit. RESOURCE_EXHAUSTED begins with `what`.
+  Status take_room(const std::string& what, uint64_t bytes);
+  void give_room(uint64_t bytes) { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
+  Status full(const std::string& text) const;
 
   const std::string driver_, name_;
   const uint32_t index_;
   belay_device_info info_{};
   std::vector<belay_heap_info> heaps_;
   const belay_driver_program_vt* programs_ = nullptr;
+  const belay_driver_virtual_memory_vt* virtual_memory_ = nullptr;
+  const belay_driver_native_model_vt* packages_ = nullptr;
   Mirrors mirrors_;
   std::atomic<uint64_t> in_use_{0}, peak_{0}, allocations_{0};
-  std::atomic<uint64_t> live_buffers_{0}, live_streams_{0}, live_programs_{0};
+  std::atomic<uint64_t> live_buffers_{0}, live_streams_{0}, live_programs_{0}, live_packages_{0};
 };
 
 }  // namespace belay::hal

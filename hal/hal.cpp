@@ -37,6 +37,8 @@ const char* kind_name(uint32_t kind) {
       return "executable";
     case BELAY_OBJ_DIAGNOSTICS:
       return "diagnostics object";
+    case BELAY_OBJ_PACKAGE:
+      return "package";
     default:
       return "object of an unknown kind";
   }
@@ -66,6 +68,10 @@ Hal::~Hal() {
     streams_.each([&](Stream& stream) {
       left("stream", stream.device());
       stream.device().end_stream(&stream);
+    });
+    packages_.each([&](Package& package) {
+      left("package", package.device());
+      package.device().end_package(&package);
     });
     programs_.each([&](Program& program) {
       left("program", program.device());

@@ -50,6 +50,7 @@ class Hal {
   Slots<Buffer>& buffers() { return buffers_; }
   Slots<Stream>& streams() { return streams_; }
   Slots<Program>& programs() { return programs_; }
+  Slots<Package>& packages() { return packages_; }
   Slots<Device>& device_slots() { return device_slots_; }
 
   // Objects that the application has made and not destroyed hold their runtime: `change` is called with +1
@@ -90,6 +91,7 @@ class Hal {
   Slots<Buffer> buffers_;
   Slots<Stream> streams_;
   Slots<Program> programs_;
+  Slots<Package> packages_;
   DeviceManager devices_;
   Planner planner_;
 };

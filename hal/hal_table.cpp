@@ -200,6 +200,13 @@ belay_status buffer_info(const belay_host* host, belay_obj* handle, belay_hal_bu
     inout->device = buffer.device;
     inout->bytes = buffer.bytes;
     inout->host = buffer.host;
+    inout->mapped_bytes = buffer.bytes;
+    inout->granularity = 0;
+    if (buffer.mapped) {
+      std::lock_guard lock(buffer.mapped->mutex());
+      inout->mapped_bytes = buffer.mapped->total();
+      inout->granularity = buffer.device->granularity();
+    }
     return belay_status(BELAY_OK);
   });
 }
@@ -208,13 +215,34 @@ void buffer_destroy(const belay_host* host, belay_obj* handle) {
   end<Buffer>(host, handle, "buffer_destroy", "buffer", [](Buffer& buffer) { buffer.device->free(&buffer); });
 }
 
+belay_status reserve(const belay_host* host, belay_obj* handle, const belay_alloc_req* req, belay_obj** out) {
+  return with<Device>(host, handle, "reserve", "device", [&](Device& device) {
+    if (!sized(req)) return device.hal->make(bad_size("reserve", req, "the request"));
+    if (!out) return device.hal->make(null_argument("reserve", "out"));
+    return created(*device.hal, host, device.reserve(*req, host ? core::plugin_of(host) : std::string_view()),
+                   out);
+  });
+}
+
+belay_status map(const belay_host* host, belay_obj* handle, uint64_t offset, uint64_t bytes) {
+  return with<Buffer>(host, handle, "map", "buffer", [&](Buffer& buffer) {
+    return buffer.hal->make(buffer.device->map(buffer, offset, bytes));
+  });
+}
+
+belay_status unmap(const belay_host* host, belay_obj* handle, uint64_t offset, uint64_t bytes) {
+  return with<Buffer>(host, handle, "unmap", "buffer", [&](Buffer& buffer) {
+    return buffer.hal->make(buffer.device->unmap(buffer, offset, bytes));
+  });
+}
+
 belay_status find(const belay_host* host, const void* address, belay_obj** out_buffer, uint64_t* out_offset) {
   return with_hal(host, "find", [&](Hal& hal) {
     if (!out_buffer || !out_offset) return hal.make(null_argument("find", "out_buffer or out_offset"));
-    Buffer* buffer = hal.ledger().find(address);
-    if (!buffer) return belay_status(BELAY_NOT_FOUND);  // an answer that is asked for often: no text
-    *out_buffer = buffer;
-    *out_offset = uint64_t(static_cast<const char*>(address) - static_cast<const char*>(buffer->host));
+    const AddressMap::Found found = hal.ledger().find(address);
+    if (!found.buffer) return belay_status(BELAY_NOT_FOUND);  // an answer that is asked for often: no text
+    *out_buffer = found.buffer;
+    *out_offset = found.offset;
     return belay_status(BELAY_OK);
   });
 }
@@ -383,6 +411,61 @@ belay_status capture_end(const belay_host* host, belay_obj* handle, belay_obj** 
   });
 }
 
+// ---- packages
+// --------------------------------------------------------------------------------------------------------
+
+belay_status package_load(const belay_host* host, belay_obj* handle, const belay_package_req* req,
+                          belay_obj** out) {
+  return with<Device>(host, handle, "package_load", "device", [&](Device& device) {
+    if (!sized(req)) return device.hal->make(bad_size("package_load", req, "the request"));
+    if (!out) return device.hal->make(null_argument("package_load", "out"));
+    return created(*device.hal, host, device.load_package(*req), out);
+  });
+}
+
+belay_status package_info(const belay_host* host, belay_obj* handle, belay_package_info* inout) {
+  return with<Package>(host, handle, "package_info", "package", [&](Package& package) {
+    if (!sized(inout)) return package.hal->make(bad_size("package_info", inout, "inout"));
+    const belay_hdr hdr = inout->hdr;
+    *inout = package.info();
+    inout->hdr = hdr;
+    return belay_status(BELAY_OK);
+  });
+}
+
+belay_status package_io(const belay_host* host, belay_obj* handle, const char* call, bool output,
+                        uint64_t index, belay_io_info* inout) {
+  return with<Package>(host, handle, call, "package", [&](Package& package) {
+    if (!sized(inout)) return package.hal->make(bad_size(call, inout, "inout"));
+    return package.io(output, index, inout);
+  });
+}
+
+belay_status package_input_info(const belay_host* host, belay_obj* handle, uint64_t index,
+                                belay_io_info* inout) {
+  return package_io(host, handle, "package_input_info", false, index, inout);
+}
+
+belay_status package_output_info(const belay_host* host, belay_obj* handle, uint64_t index,
+                                 belay_io_info* inout) {
+  return package_io(host, handle, "package_output_info", true, index, inout);
+}
+
+belay_status package_launch(const belay_host* host, belay_obj* handle, belay_obj* on,
+                            const belay_binding* bindings, uint64_t count, belay_event* out) {
+  return with<Package>(host, handle, "package_launch", "package", [&](Package& package) {
+    Stream* stream = alive<Stream>(on);
+    if (!stream)
+      return package.hal->make(package.hal->bad_handle(on, BELAY_OBJ_STREAM, "package_launch", "stream"));
+    return package.launch(*stream, bindings, count, out);
+  });
+}
+
+void package_destroy(const belay_host* host, belay_obj* handle) {
+  end<Package>(host, handle, "package_destroy", "package",
+               [](Package& package) { package.device().end_package(&package); });
+}
+
 // ---- policies
 // --------------------------------------------------------------------------------------------------------
 
@@ -424,7 +507,16 @@ constexpr belay_hal_vt kTable{.hdr = {sizeof(belay_hal_vt), 0, nullptr},
                               .find = find,
                               .pending = pending,
                               .health = health,
-                              .reset = reset};
+                              .reset = reset,
+                              .reserve = reserve,
+                              .map = map,
+                              .unmap = unmap,
+                              .package_load = package_load,
+                              .package_info = package_info,
+                              .package_input_info = package_input_info,
+                              .package_output_info = package_output_info,
+                              .package_launch = package_launch,
+                              .package_destroy = package_destroy};
 
 }  // namespace
 

@@ -20,46 +20,30 @@ void Ledger::add(Buffer* buffer, uint32_t device, std::string_view owner) {
   auto at = std::find_if(usage_.begin(), usage_.end(),
                          [&](const Usage& usage) { return usage.device == device && usage.owner == owner; });
   if (at == usage_.end()) at = usage_.insert(usage_.end(), Usage{std::string(owner), device, 0, 0, 0, 0});
-  if (buffer->host && buffer->bytes) {
-    (buffer->borrowed ? borrowed_ : owned_).emplace(reinterpret_cast<uintptr_t>(buffer->host), buffer);
-    if (buffer->borrowed) longest_borrowed_ = std::max(longest_borrowed_, buffer->bytes);
-  }
+  addresses_.add(buffer);
   buffer->owner = uint32_t(at - usage_.begin());
-  if (!buffer->borrowed) at->bytes += buffer->bytes;
+  at->bytes += buffer->counted;
   at->peak_bytes = std::max(at->peak_bytes, at->bytes);
   ++at->buffers, ++at->allocations;
 }
 
 void Ledger::remove(Buffer* buffer, uint32_t) {
+  addresses_.remove(buffer);
   std::lock_guard lock(mutex_);
-  auto& map = buffer->borrowed ? borrowed_ : owned_;
-  auto [at, end] = map.equal_range(reinterpret_cast<uintptr_t>(buffer->host));
-  for (; at != end; ++at)
-    if (at->second == buffer) {
-      map.erase(at);
-      break;
-    }
   Usage& usage = usage_[buffer->owner];
-  if (!buffer->borrowed) usage.bytes -= buffer->bytes;
+  usage.bytes -= buffer->counted;
   --usage.buffers;
 }
 
-Buffer* Ledger::find(const void* address) const {
-  const auto wanted = reinterpret_cast<uintptr_t>(address);
-  std::shared_lock lock(mutex_);
-  for (const auto* map : {&owned_, &borrowed_}) {
-    for (auto at = map->upper_bound(wanted); at != map->begin();) {
-      --at;
-      if (wanted - at->first < at->second->bytes) return at->second;
-      // Memory that is owned does not overlap: only the last block before the address can hold it.
-      if (map == &owned_ || wanted - at->first >= longest_borrowed_) break;
-    }
-  }
-  return nullptr;
+void Ledger::change(Buffer* buffer, int64_t bytes) {
+  std::lock_guard lock(mutex_);
+  Usage& usage = usage_[buffer->owner];
+  usage.bytes += uint64_t(bytes);
+  usage.peak_bytes = std::max(usage.peak_bytes, usage.bytes);
 }
 
 std::vector<Ledger::Usage> Ledger::usage(uint32_t device) const {
-  std::shared_lock lock(mutex_);
+  std::lock_guard lock(mutex_);
   std::vector<Usage> found;
   for (const Usage& usage : usage_)
     if (device == UINT32_MAX || usage.device == device) found.push_back(usage);

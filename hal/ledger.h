@@ -2,19 +2,18 @@
 #pragma once
 
 #include <belay/status.hpp>
+#include "hal/address_map.h"
 #include "hal/buffer.h"
 
 #include <cstdint>
-#include <map>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace belay::hal {
 
-// The buffers of all devices by address and by owner. Thread-safe; lookups share a lock.
+// The buffers of all devices by address and by owner. Thread-safe; a lookup by address takes no lock.
 class Ledger {
  public:
   struct Usage {
@@ -26,18 +25,19 @@ class Ledger {
   // Counts the buffer; sets its owner. Throws bad_alloc and then has counted nothing.
   void add(Buffer* buffer, uint32_t device, std::string_view owner);
   void remove(Buffer* buffer, uint32_t device);
+  // A reserved buffer got memory, or lost it (a negative change).
+  void change(Buffer* buffer, int64_t bytes);
 
   // The buffer that holds the byte at `address`: of those that overlap there, one that owns its memory.
-  Buffer* find(const void* address) const;
+  AddressMap::Found find(const void* address) const noexcept { return addresses_.find(address); }
   // One entry for each owner on each device, of `device` only unless it is UINT32_MAX.
   std::vector<Usage> usage(uint32_t device = UINT32_MAX) const;
   // "12.0 MiB in 3 buffers (engine 8.0 MiB, application 4.0 MiB)".
   std::string describe(uint32_t device) const;
 
  private:
-  mutable std::shared_mutex mutex_;
-  std::multimap<uintptr_t, Buffer*> owned_, borrowed_;  // by first byte; empty buffers are in neither
-  uint64_t longest_borrowed_ = 0;                       // how far back an overlap may begin
+  AddressMap addresses_;
+  mutable std::mutex mutex_;
   std::vector<Usage> usage_;
 };
 

@@ -74,36 +74,41 @@ Status Program::check(const belay_program_req& req) {
   return {};
 }
 
-Status Program::check_bindings(const belay_binding* bindings, uint64_t count) const {
-  const auto wrong = [&](Code code, const std::string& text) {
-    return Status(code, "Launch of a program on '" + device_.name() + "': " + text);
-  };
-  if (count != binding_count_)
-    return wrong(Code::kInvalidArgument, std::to_string(count) + " bindings were given, want " +
-                                             std::to_string(binding_count_) + ".");
-  if (count && !bindings) return wrong(Code::kInvalidArgument, "bindings is NULL.");
+Status check_bindings(Device& device, const char* call, const belay_binding* bindings, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     const belay_binding& binding = bindings[i];
     const auto of = [&](Code code, const std::string& text) {
-      return wrong(code, "binding " + std::to_string(i) + " " + text);
+      return Status(
+          code, std::string(call) + " on '" + device.name() + "': binding " + std::to_string(i) + " " + text);
     };
     if (!binding.buffer) {
-      if (binding.host && !device_.host_visible())
+      if (binding.host && !device.host_visible())
         return of(Code::kInvalidArgument, "is host memory, which this device does not see; use a buffer.");
       if (!binding.host && binding.bytes)
         return of(Code::kInvalidArgument, "has neither a buffer nor host memory.");
       continue;
     }
     const Buffer* buffer = alive<Buffer>(binding.buffer);
-    if (!buffer)
-      return device_.hal->bad_handle(binding.buffer, BELAY_OBJ_BUFFER, "program_launch", "a binding");
-    if (buffer->device != &device_)
+    if (!buffer) return device.hal->bad_handle(binding.buffer, BELAY_OBJ_BUFFER, call, "a binding");
+    if (buffer->device != &device)
       return of(Code::kInvalidArgument, "is a buffer of '" + buffer->device->name() + "'.");
     if (!buffer->holds(binding.offset, binding.bytes))
       return of(Code::kOutOfRange, "is bytes " + std::to_string(binding.offset) + " + " +
-                                       std::to_string(binding.bytes) + " of a buffer that has " +
-                                       std::to_string(buffer->bytes) + ".");
+                                       std::to_string(binding.bytes) + " of a buffer, " + buffer->extent() +
+                                       ".");
   }
+  return {};
+}
+
+Status Program::check_launch(const belay_binding* bindings, uint64_t count) const {
+  const auto wrong = [&](const std::string& text) {
+    return Status(Code::kInvalidArgument, "Launch of a program on '" + device_.name() + "': " + text);
+  };
+  if (count != binding_count_)
+    return wrong(std::to_string(count) + " bindings were given, want " + std::to_string(binding_count_) +
+                 ".");
+  if (count && !bindings) return wrong("bindings is NULL.");
+  BELAY_TRY(check_bindings(device_, "program_launch", bindings, count));
   return recording_ ? recording_->check(bindings, count) : Status();
 }
 
@@ -120,7 +125,7 @@ belay_status Program::launch(Stream& stream, const belay_binding* bindings, uint
                   : !bindings[i].buffer && bindings[i].host && device_.host_visible();
   }
   if (!good) [[unlikely]] {
-    if (Status status = check_bindings(bindings, count); !status.ok()) return hal->make(status);
+    if (Status status = check_launch(bindings, count); !status.ok()) return hal->make(status);
     if (recording_) return recording_->play(stream, bindings, count, out);
   }
   const auto& vt = *static_cast<const belay_driver_program_vt*>(table);

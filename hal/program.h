@@ -59,6 +59,10 @@ class Recording {
   std::vector<Step> steps_;
 };
 
+// Each binding is memory of the device, inside its buffer. INVALID_ARGUMENT, OUT_OF_RANGE, NOT_FOUND name the
+// binding; `call` is a word for the message.
+Status check_bindings(Device& device, const char* call, const belay_binding* bindings, uint64_t count);
+
 class Program : public Object {
  public:
   static constexpr uint32_t kKind = BELAY_OBJ_PROGRAM;
@@ -77,7 +81,7 @@ class Program : public Object {
   static Status check(const belay_program_req& req);
 
  private:
-  Status check_bindings(const belay_binding* bindings, uint64_t count) const;
+  Status check_launch(const belay_binding* bindings, uint64_t count) const;
 
   Device& device_;
   const uint64_t binding_count_;

@@ -103,8 +103,7 @@ belay_status Stream::copy_otherwise(belay_copy_req req, belay_event* out) {
     if (!buffer) return hal->make(hal->bad_handle(handle, BELAY_OBJ_BUFFER, "copy", name));
     if (!buffer->holds(offset, req.bytes))
       return wrong(Code::kOutOfRange, std::string(name) + ": " + range(offset, req.bytes) +
-                                          " are not inside the buffer, which has " +
-                                          std::to_string(buffer->bytes) + " bytes.");
+                                          " are not inside the buffer, " + buffer->extent() + ".");
     if (buffer->device == device_) return BELAY_OK;
     if (buffer->hal != hal)
       return wrong(Code::kInvalidArgument, std::string(name) + " is a buffer of another runtime.");
@@ -144,9 +143,8 @@ belay_status Stream::fill(const belay_fill_req& req, belay_event* out) {
     return wrong(Code::kInvalidArgument,
                  "dst is a buffer of '" + dst->device->name() + "'; use a stream of that device.");
   if (!dst->holds(req.dst_offset, req.bytes))
-    return wrong(Code::kOutOfRange, range(req.dst_offset, req.bytes) +
-                                        " are not inside the buffer, which has " +
-                                        std::to_string(dst->bytes) + " bytes.");
+    return wrong(Code::kOutOfRange,
+                 range(req.dst_offset, req.bytes) + " are not inside the buffer, " + dst->extent() + ".");
   const uint64_t unit = req.pattern_bytes;
   if (unit != 1 && unit != 2 && unit != 4 && unit != 8)
     return wrong(Code::kInvalidArgument, "pattern_bytes is " + std::to_string(unit) + ", want 1, 2, 4 or 8.");

@@ -62,6 +62,7 @@ class Stream : public Object {
   uint64_t last_value() { return vt().last_value(this); }
   uint64_t pending();  // operations that have not ended
 
+  bool capturing() const { return flags() & (kRecording | kCapturing); }
   belay_status capture_begin();
   Result<Program*> capture_end();
 

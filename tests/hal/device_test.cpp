@@ -280,7 +280,7 @@ TEST_F(DeviceTest, ThreadsAllocateFreeAndLookUpAtOnce) {
 TEST_F(DeviceTest, TheApplicationsLastErrorIsThatOfItsOwnCalls) {
   start();
   const auto last = [&] { return take(core::take_last_error()); };
-  EXPECT_TRUE(last().ok());
+  (void)last();  // of tests before
   belay_obj* out = nullptr;
   EXPECT_FALSE(take(vt().device(host(), 7, &out)).ok());
   const belay_host* plugin = &core_host_->table_for("engine").abi;

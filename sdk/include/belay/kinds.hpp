@@ -7,6 +7,8 @@
 #include <belay/abi/kernel_provider.h>
 #include <belay/abi/memory_policy.h>
 #include <belay/abi/model_format.h>
+#include <belay/abi/native_model.h>
+#include <belay/abi/virtual_memory.h>
 #include <belay/table_shape.hpp>
 
 #include <array>
@@ -40,6 +42,17 @@ inline constexpr TableSlot kProgramSlots[] = {BELAY_S(create), BELAY_S(launch), 
 inline constexpr TableShape kProgram{BELAY_DRIVER_PROGRAM, BELAY_OBJ_PROGRAM, BELAY_S(destroy),
                                      kProgramSlots};
 #undef BELAY_TABLE
+#define BELAY_TABLE belay_driver_virtual_memory_vt
+inline constexpr TableSlot kVirtualMemorySlots[] = {BELAY_S(granularity), BELAY_S(reserve), BELAY_S(map),
+                                                    BELAY_S(unmap)};
+inline constexpr TableShape kVirtualMemory{BELAY_DRIVER_VIRTUAL_MEMORY, BELAY_OBJ_BUFFER, {nullptr, 0},
+                                           kVirtualMemorySlots};
+#undef BELAY_TABLE
+#define BELAY_TABLE belay_driver_native_model_vt
+inline constexpr TableSlot kPackageSlots[] = {BELAY_S(accepts),    BELAY_S(load),        BELAY_S(info),
+                                              BELAY_S(input_info), BELAY_S(output_info), BELAY_S(launch)};
+inline constexpr TableShape kPackage{BELAY_DRIVER_NATIVE_MODEL, BELAY_OBJ_PACKAGE, BELAY_S(destroy), kPackageSlots};
+#undef BELAY_TABLE
 #define BELAY_TABLE belay_memory_policy_vt  // the slots of its classes are required too: see `serves`
 inline constexpr TableSlot kMemoryPolicySlots[] = {BELAY_S(serves), BELAY_S(stats)};
 inline constexpr TableShape kMemoryPolicy{BELAY_MEMORY_POLICY_KIND, BELAY_OBJ_MEMORY_POLICY, BELAY_S(destroy),
@@ -66,6 +79,12 @@ inline constexpr TableSlot kExecutableSlots[] = {
     BELAY_S(context),     BELAY_S(stats),        BELAY_S(describe)};
 inline constexpr TableShape kExecutable{"belay.engine/1 executable", BELAY_OBJ_EXECUTABLE, BELAY_S(destroy),
                                         kExecutableSlots};
+#undef BELAY_TABLE
+#define BELAY_TABLE belay_context_vt
+inline constexpr TableSlot kContextSlots[] = {BELAY_S(set_input), BELAY_S(set_output), BELAY_S(run),
+                                              BELAY_S(run_async), BELAY_S(output)};
+// An object kind of the host's own, beyond those of the ABI.
+inline constexpr TableShape kContext{"belay.engine/1 context", 64, BELAY_S(destroy), kContextSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_diagnostics_vt
 inline constexpr TableSlot kDiagnosticsSlots[] = {BELAY_S(check_count), BELAY_S(check_info),

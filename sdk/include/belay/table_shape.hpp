@@ -23,7 +23,7 @@ struct TableSlot {
 struct TableShape {
   const char* kind;                     // "belay.driver/1", or a name for messages: "belay.driver/1 stream"
   uint32_t object_kind;                 // BELAY_OBJ_...
-  TableSlot destroy;                    // void (*)(belay_obj*)
+  TableSlot destroy;                    // void (*)(belay_obj*); without a name: the table makes no objects
   std::span<const TableSlot> required;  // `destroy` need not be listed
 };
 
@@ -43,7 +43,7 @@ inline Status check_table(const TableShape& shape, const void* table, const std:
     if (!function) missing.append(missing.empty() ? "" : ", ").append(slot.name);
   };
   for (const TableSlot& slot : shape.required) look(slot);
-  look(shape.destroy);
+  if (shape.destroy.name) look(shape.destroy);
   if (missing.empty()) return {};
   return {Code::kInternal, who + " left required slots of " + shape.kind + " null: " + missing + "."};
 }

@@ -16,6 +16,7 @@
 
 #include <belay/abi/driver.h>
 #include <belay/abi/host.h>
+#include <belay/abi/virtual_memory.h>
 #include <belay/status.hpp>
 
 #include <atomic>
@@ -28,6 +29,7 @@ namespace belay::cpu {
 
 extern const belay_device_vt kDeviceTable;
 extern const belay_stream_vt kStreamTable;
+extern const belay_driver_virtual_memory_vt kVirtualMemoryTable;
 
 class Device {
  public:

@@ -193,7 +193,9 @@ belay_status device_reset(belay_obj* object) noexcept {
 }
 
 const void* device_extension(belay_obj*, belay_str id) noexcept {
-  return to_view(id) == BELAY_DRIVER_PROGRAM ? &kProgramTable : nullptr;
+  if (to_view(id) == BELAY_DRIVER_PROGRAM) return &kProgramTable;
+  if (to_view(id) == BELAY_DRIVER_VIRTUAL_MEMORY) return &kVirtualMemoryTable;
+  return nullptr;
 }
 
 void device_destroy(belay_obj* object) noexcept {

@@ -13,8 +13,8 @@ namespace belay::cpu {
 struct Buffer {
   char* data = nullptr;
   uint64_t bytes = 0;
-  uint64_t charged = 0;  // against the limit; 0: the memory is the caller's
-  enum class Origin { kCaller, kLibrary, kMapped } origin = Origin::kCaller;
+  std::atomic<uint64_t> charged{0};  // against the limit; 0: the memory is the caller's
+  enum class Origin { kCaller, kLibrary, kMapped, kReserved } origin = Origin::kCaller;
 };
 
 class Memory {
@@ -27,12 +27,20 @@ class Memory {
   Result<Buffer*> alloc(const belay_alloc_req& req);
   void free(Buffer* buffer);
 
+  // Addresses without memory, and memory behind some of them; multiples of kGranularity. Any thread.
+  Result<Buffer*> reserve(const belay_alloc_req& req);
+  Status map(Buffer& buffer, uint64_t offset, uint64_t bytes);
+  Status unmap(Buffer& buffer, uint64_t offset, uint64_t bytes);
+
   uint64_t limit() const { return limit_; }
   uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
 
   static constexpr uint64_t kAlignment = 64;  // of every allocation, at least
+  static constexpr uint64_t kGranularity = 4096;
 
  private:
+  Status check(const belay_alloc_req& req) const;
+  Status charge(uint64_t bytes);
   Status no_room(uint64_t bytes, uint64_t in_use, const char* cause) const;
 
   const std::string device_;

@@ -9,6 +9,8 @@
 #include <belay/abi/driver.h>
 #include <belay/abi/host.h>
 #include <belay/abi/memory_policy.h>
+#include <belay/abi/native_model.h>
+#include <belay/abi/virtual_memory.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +33,8 @@ typedef struct belay_hal_buffer_info {
   belay_obj* device;
   uint64_t bytes;
   void* host; /* address of the bytes where the host sees them, else NULL */
+  uint64_t mapped_bytes; /* that have memory: all of them, but for a reserved buffer */
+  uint64_t granularity;  /* of a reserved buffer: what map and unmap take are multiples of it; else 0 */
 } belay_hal_buffer_info;
 
 typedef struct belay_hal_memory_info { /* of one device; the slot fills */
@@ -96,7 +100,10 @@ typedef struct belay_hal_vt {
   belay_status (*plan)(const belay_host*, const belay_plan_req*, belay_plan_result*) BELAY_NOEXCEPT;
 
   belay_status (*memory_info)(const belay_host*, belay_obj* device, belay_hal_memory_info* inout) BELAY_NOEXCEPT;
-  /* The buffer that holds the byte at a host address, and where in it. Errors: NOT_FOUND. */
+  /* The buffer that holds the byte at a host address, and where in it in bytes: of buffers over lent memory that overlap
+   * there, the one that begins last; a buffer with memory of its own goes before those. Takes no lock and never waits,
+   * whatever other threads create and destroy meanwhile; the caller keeps the buffer it asks for from being destroyed
+   * until it is done with the answer. Errors: NOT_FOUND (a bare code), INVALID_ARGUMENT (nowhere to put the answer). */
   belay_status (*find)(const belay_host*, const void* address, belay_obj** out_buffer, uint64_t* out_offset)
       BELAY_NOEXCEPT;
   /* How many operations of the stream have not ended yet. */
@@ -104,6 +111,36 @@ typedef struct belay_hal_vt {
   belay_status (*health)(const belay_host*, belay_obj* device, belay_health* inout) BELAY_NOEXCEPT;
   /* Errors: UNIMPLEMENTED (the driver cannot). No other call on the device meanwhile. */
   belay_status (*reset)(const belay_host*, belay_obj* device) BELAY_NOEXCEPT;
+
+  /* A buffer of addresses without memory, `req->bytes` rounded up to the granularity (see buffer_info; req->host is NULL).
+   * Memory comes with map and counts against [memory] limit from then on; operations may use mapped bytes only, which is
+   * checked; `find` knows all of its addresses. buffer_destroy ends it and what is mapped. Errors: UNIMPLEMENTED (the
+   * device has no virtual memory: names it), INVALID_ARGUMENT (0 bytes, a bad alignment), RESOURCE_EXHAUSTED. */
+  belay_status (*reserve)(const belay_host*, belay_obj* device, const belay_alloc_req*, belay_obj** out) BELAY_NOEXCEPT;
+  /* Puts memory, all 0, behind bytes [offset, offset + bytes) of a reserved buffer. Errors: FAILED_PRECONDITION (not
+   * reserved; some of it is mapped already: says where), INVALID_ARGUMENT (0 bytes, no multiples of the granularity),
+   * OUT_OF_RANGE, RESOURCE_EXHAUSTED (nothing was mapped). */
+  belay_status (*map)(const belay_host*, belay_obj* buffer, uint64_t offset, uint64_t bytes) BELAY_NOEXCEPT;
+  /* Takes it away; what is queued and uses it must have ended. Errors: as of map (some of it is not mapped). */
+  belay_status (*unmap)(const belay_host*, belay_obj* buffer, uint64_t offset, uint64_t bytes) BELAY_NOEXCEPT;
+
+  /* A model that was compiled for the device, see native_model.h. Errors: UNIMPLEMENTED (the device takes no packages, or
+   * none of this kind: names both), INVALID_ARGUMENT, and what the driver says. */
+  belay_status (*package_load)(const belay_host*, belay_obj* device, const belay_package_req*, belay_obj** out)
+      BELAY_NOEXCEPT;
+  belay_status (*package_info)(const belay_host*, belay_obj* package, belay_package_info* inout) BELAY_NOEXCEPT;
+  /* Errors: OUT_OF_RANGE. */
+  belay_status (*package_input_info)(const belay_host*, belay_obj* package, uint64_t index, belay_io_info* inout)
+      BELAY_NOEXCEPT;
+  belay_status (*package_output_info)(const belay_host*, belay_obj* package, uint64_t index, belay_io_info* inout)
+      BELAY_NOEXCEPT;
+  /* Queues a run on a stream of the package's device. Bindings: one for each input, then one for each output; checked to
+   * be inside their buffers. Errors: INVALID_ARGUMENT (their number, their device), OUT_OF_RANGE, FAILED_PRECONDITION (the
+   * stream is capturing), those of the driver. */
+  belay_status (*package_launch)(const belay_host*, belay_obj* package, belay_obj* stream, const belay_binding* bindings,
+                                 uint64_t count, belay_event* out) BELAY_NOEXCEPT;
+  /* What is queued of it must have ended. NULL is ignored. */
+  void (*package_destroy)(const belay_host*, belay_obj* package) BELAY_NOEXCEPT;
 } belay_hal_vt;
 
 #ifdef __cplusplus

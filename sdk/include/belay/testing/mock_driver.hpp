@@ -4,6 +4,7 @@
 #pragma once
 
 #include <belay/abi/driver.h>
+#include <belay/abi/virtual_memory.h>
 #include <belay/testing/mock_stream.hpp>
 #include <belay/testing/table.hpp>
 #include <gmock/gmock.h>
@@ -30,13 +31,20 @@ class MockDevice {
   MOCK_METHOD(Status, reset, ());
   MOCK_METHOD(const void*, extension, (std::string_view id));
   MOCK_METHOD(Result<std::unique_ptr<MockProgram>>, program_create, (const belay_program_req&));
+  // The virtual-memory extension; by default 4 KiB granules of plain memory.
+  MOCK_METHOD(uint64_t, granularity, ());
+  MOCK_METHOD(Result<void*>, reserve, (const belay_alloc_req&));  // the buffer's impl
+  MOCK_METHOD(Status, map_range, (belay_obj * buffer, uint64_t offset, uint64_t bytes));
+  MOCK_METHOD(Status, unmap_range, (belay_obj * buffer, uint64_t offset, uint64_t bytes));
   MOCK_METHOD(void, died, ());
 
   const belay_host* const host;                                  // keeps the sentences of failures; may be NULL
   const belay_stream_vt* stream_table = &table_for<MockStream>();  // of the streams it gives
 
   static const belay_device_vt& table();
-  static const belay_driver_program_vt& program_table();  // what extension() may return
+  // What extension() may return.
+  static const belay_driver_program_vt& program_table();
+  static const belay_driver_virtual_memory_vt& virtual_memory_table();
 };
 
 class MockDriver {
@@ -84,6 +92,10 @@ inline MockDevice::MockDevice(const belay_host* host) : host(host) {
   ON_CALL(*this, alloc).WillByDefault([](const belay_alloc_req& req) -> Result<void*> {
     if (req.host) return static_cast<void*>(static_cast<char*>(req.host) + 1);
     return std::aligned_alloc(64, (req.bytes + 127) / 64 * 64);
+  });
+  ON_CALL(*this, granularity).WillByDefault(::testing::Return(4096));
+  ON_CALL(*this, reserve).WillByDefault([](const belay_alloc_req& req) -> Result<void*> {
+    return std::aligned_alloc(4096, req.bytes);
   });
   ON_CALL(*this, free).WillByDefault([](belay_obj* buffer) {
     if (!(reinterpret_cast<uintptr_t>(buffer->impl) & 1)) std::free(buffer->impl);
@@ -178,6 +190,28 @@ inline const belay_driver_program_vt& MockDevice::program_table() {
       .capture_begin = MockProgramThunks::capture_begin,
       .capture_end = MockProgramThunks::capture_end,
       .destroy = MockProgramThunks::destroy};
+  return table;
+}
+
+inline const belay_driver_virtual_memory_vt& MockDevice::virtual_memory_table() {
+  struct T {
+    static MockDevice& of(belay_obj* object) { return *static_cast<MockDevice*>(object->impl); }
+    static uint64_t granularity(belay_obj* o) BELAY_NOEXCEPT { return of(o).granularity(); }
+    static belay_status reserve(belay_obj* o, const belay_alloc_req* req, belay_created* out) BELAY_NOEXCEPT {
+      return result_of(of(o).host, of(o).reserve(*req), &out->impl);
+    }
+    static belay_status map(belay_obj* o, belay_obj* buffer, uint64_t offset, uint64_t bytes) BELAY_NOEXCEPT {
+      return status_of(of(o).host, of(o).map_range(buffer, offset, bytes));
+    }
+    static belay_status unmap(belay_obj* o, belay_obj* buffer, uint64_t offset, uint64_t bytes) BELAY_NOEXCEPT {
+      return status_of(of(o).host, of(o).unmap_range(buffer, offset, bytes));
+    }
+  };
+  static constexpr belay_driver_virtual_memory_vt table{.hdr = {sizeof(belay_driver_virtual_memory_vt), 0, nullptr},
+                                                        .granularity = T::granularity,
+                                                        .reserve = T::reserve,
+                                                        .map = T::map,
+                                                        .unmap = T::unmap};
   return table;
 }
 
