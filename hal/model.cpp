@@ -183,7 +183,7 @@ Result<Model*> Model::load(Runtime& runtime, const ModelRequest& request) {
   BELAY_ASSIGN(ReadModel read, read_model(runtime, request));
 
   const std::vector<belay_span> sources = read.files->spans();
-  Model* model = runtime.models().make(&hal, runtime, std::move(read));
+  Model* model = runtime.models().make(&hal, runtime, *device, std::move(read));
   if (!model) return Status(Code::kResourceExhausted, "There is no memory for one more model.");
   belay_load_req load{};
   load.hdr.struct_size = sizeof load;
@@ -245,16 +245,6 @@ void Model::end() {
 // ---- contexts
 // --------------------------------------------------------------------------------------------------------
 
-namespace {
-
-#define BELAY_S(slot) BELAY_TABLE_SLOT(belay_context_vt, slot)
-constexpr TableSlot kContextSlots[] = {BELAY_S(set_input), BELAY_S(set_output), BELAY_S(run),
-                                       BELAY_S(run_async), BELAY_S(output)};
-constexpr TableShape kContextShape{"belay.engine/1 context", Context::kKind, BELAY_S(destroy), kContextSlots};
-#undef BELAY_S
-
-}  // namespace
-
 Result<Context*> Context::create(Model& model) {
   Runtime& runtime = model.runtime();
   const std::string& plugin = runtime.engine()->plugin;
@@ -269,7 +259,7 @@ Result<Context*> Context::create(Model& model) {
                    .take(raw, plugin, "context")
                    .while_doing("making a context of '" + model.name() + "'");
     else
-      status = check_table(kContextShape, made.table, "plugin '" + plugin + "'");
+      status = check_table(shape::kContext, made.table, "plugin '" + plugin + "'");
   } catch (...) {
     runtime.contexts().drop(context);
     throw;
@@ -406,6 +396,24 @@ void Context::async_done(void* user, belay_status status) {
 
 belay_status Context::output(uint64_t index, const belay_datum** out) {
   return exclusively("output", [&] { return checked(vt().output(this, index, out), "output"); });
+}
+
+belay_status Context::enqueue(Stream& stream, belay_event* out) {
+  return exclusively("enqueue", [&]() -> belay_status {
+    if (!BELAY_HAS(&vt(), belay_context_vt, enqueue))
+      return hal->make({Code::kUnimplemented, "Engine '" + model_.runtime().engine()->name +
+                                                  "' queues no runs on streams; use run or run_async."});
+    if (&stream.device() != &model_.device())
+      return hal->make({Code::kInvalidArgument, "enqueue: '" + model_.name() + "' is loaded for '" +
+                                                    model_.device().name() + "', the stream is one of '" +
+                                                    stream.device().name() + "'."});
+    if (Status good = model_.files().check(); !good.ok()) [[unlikely]]
+      return hal->make(good);
+    belay_event done{};
+    const belay_status raw = vt().enqueue(this, &stream, &done);
+    if (raw == BELAY_OK && out) *out = done;
+    return checked(raw, "enqueue");
+  });
 }
 
 }  // namespace belay::hal

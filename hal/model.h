@@ -2,6 +2,7 @@
 #pragma once
 
 #include <belay/abi/engine.h>
+#include <belay/kinds.hpp>
 #include <belay/status.hpp>
 #include "hal/model_files.h"
 #include "hal/slots.h"
@@ -16,6 +17,7 @@ namespace belay::hal {
 
 class Device;
 class Runtime;
+class Stream;
 
 struct ModelRequest {
   std::string path = {};    // empty: `bytes`
@@ -41,12 +43,14 @@ class Model : public Object {
  public:
   static constexpr uint32_t kKind = BELAY_OBJ_EXECUTABLE;
 
-  Model(Runtime& runtime, ReadModel read) : runtime_(runtime), read_(std::move(read)) {}
+  Model(Runtime& runtime, Device& device, ReadModel read)
+      : runtime_(runtime), device_(device), read_(std::move(read)) {}
   static Result<Model*> load(Runtime& runtime, const ModelRequest& request);
   // Ends with its last context; where there are some the log names the model.
   void destroy();
 
   Runtime& runtime() const { return runtime_; }
+  Device& device() const { return device_; }
   const std::string& name() const { return read_.name; }
   const ModelFiles& files() const { return *read_.files; }
   const belay_executable_vt& vt() const { return *static_cast<const belay_executable_vt*>(table); }
@@ -58,6 +62,7 @@ class Model : public Object {
  private:
   void end();
   Runtime& runtime_;
+  Device& device_;
   ReadModel read_;
   std::atomic<uint64_t> holders_{1};  // the handle and the contexts
 };
@@ -66,7 +71,7 @@ class Model : public Object {
 // checked.
 class Context : public Object {
  public:
-  static constexpr uint32_t kKind = 64;  // beyond the kinds of the ABI: the HAL's own
+  static constexpr uint32_t kKind = shape::kContext.object_kind;
 
   explicit Context(Model& model) : model_(model) {}
   static Result<Context*> create(Model& model);
@@ -79,6 +84,7 @@ class Context : public Object {
   belay_status run();
   belay_status run_async(belay_completion completion);
   belay_status output(uint64_t index, const belay_datum** out);
+  belay_status enqueue(Stream& stream, belay_event* out);
 
  private:
   template <class Body>

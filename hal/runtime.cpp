@@ -85,6 +85,8 @@ Status Runtime::start(const RuntimeRequest& request) {
   if (const std::string_view engine = config.get("engine.use").as_string(); !engine.empty()) {
     BELAY_ASSIGN(engine_, acquire(std::string(BELAY_ENGINE_KIND) + ":" + std::string(engine)));
   }
+  operators_ = std::make_unique<Operators>(*hal_, engine_, config.get("engine").raw(),
+                                           uint64_t(config.get("engine.op_cache").as_int()));
 
   const std::string device(config.get("runtime.device").as_string("auto"));
   Result<uint64_t> index = hal_->devices().find(device);
@@ -160,8 +162,8 @@ void Runtime::destroy() {
     for (uint64_t i = 0; i < hal_->devices().count(); ++i)
       if (Device* device = hal_->devices().opened(i))
         add(std::to_string(device->live_buffers()) + " buffers, " + std::to_string(device->live_streams()) +
-            " streams and " + std::to_string(device->live_programs()) + " programs on '" + device->name() +
-            "'");
+            " streams, " + std::to_string(device->live_programs()) + " programs and " +
+            std::to_string(device->live_packages()) + " packages on '" + device->name() + "'");
     host_->log().warning("runtime",
                          "A runtime was destroyed before what was made from it; it stays until that is gone. "
                          "Left are " +
@@ -173,6 +175,7 @@ void Runtime::destroy() {
 
 Runtime::~Runtime() {
   if (!host_) return;
+  operators_.reset();
   // Whoever holds devices through the HAL ends first, then the HAL's own devices, then drivers and the rest.
   std::vector<NamedObject> users = diagnostics_;
   if (engine_.object) users.push_back(engine_);

@@ -6,6 +6,7 @@
 #include "core/host.h"
 #include "hal/hal.h"
 #include "hal/model.h"
+#include "hal/operators.h"
 
 #include <atomic>
 #include <functional>
@@ -51,6 +52,7 @@ class Runtime {
   const std::vector<NamedObject>& diagnostics() const { return diagnostics_; }
   const NamedObject* engine() const { return engine_.object ? &engine_ : nullptr; }
   bool copies_files() const { return copies_files_; }
+  Operators& operators() { return *operators_; }
   Slots<Model>& models() { return models_; }
   Slots<Context>& contexts() { return contexts_; }
 
@@ -81,6 +83,7 @@ class Runtime {
   uint64_t default_device_ = 0;
   bool copies_files_ = false;
   std::unique_ptr<Hal> hal_;
+  std::unique_ptr<Operators> operators_;
   Slots<Model> models_{Keep::kInChild};
   Slots<Context> contexts_{Keep::kInChild};
 };

@@ -152,3 +152,14 @@ belay_status belay_context_output(belay_context* handle, uint64_t index, const b
     return context->output(index, out);
   });
 }
+
+belay_status belay_context_enqueue(belay_context* handle, belay_obj* on, belay_event* out) {
+  belay_status status;
+  hal::Context* context = context_of(handle, "belay_context_enqueue", &status);
+  if (!context) return status;
+  return guarded_raw("belay_context_enqueue", [&]() -> belay_status {
+    hal::Stream* stream = hal::alive<hal::Stream>(on);
+    if (!stream) return make(context->hal->bad_handle(on, BELAY_OBJ_STREAM, "belay_context_enqueue", "stream"));
+    return context->enqueue(*stream, out);
+  });
+}

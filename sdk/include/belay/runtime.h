@@ -126,4 +126,65 @@ BELAY_API belay_status belay_context_run(belay_context*);
 BELAY_API belay_status belay_context_run_async(belay_context*, belay_completion);
 BELAY_API belay_status belay_context_output(belay_context*, uint64_t index, const belay_datum** out);
 
+/* Queues a run on a stream of the model's device, in its order; `out` (may be NULL): the event of its end. */
+BELAY_API belay_status belay_context_enqueue(belay_context*, belay_obj* stream, belay_event* out);
+
+/* ---- tensors ----------------------------------------------------------------------------------------------------------------- */
+/* Whether the numbers of a tensor fit together: element type, dims, strides, storage, quantisation. Errors:
+ * INVALID_ARGUMENT, OUT_OF_RANGE (strides that reach past the storage or further than 63 bits count), UNIMPLEMENTED. */
+BELAY_API belay_status belay_tensor_check(const belay_tensor*);
+/* Queues a copy of all elements between tensors of one type and shape, each with its own strides, in memory that the host
+ * sees; `out` (may be NULL): the event of its end. The memory stays until then; dims and strides are read now. Errors: those
+ * of belay_tensor_check, INVALID_ARGUMENT (they overlap; elements of `to` lie at one place; no memory), OUT_OF_RANGE (past a
+ * buffer's end), UNIMPLEMENTED (a device whose memory the host does not see), those of a stream. */
+BELAY_API belay_status belay_tensor_copy(belay_runtime*, belay_obj* stream, const belay_tensor* to,
+                                         const belay_tensor* from, belay_event* out);
+
+/* ---- single operators ---------------------------------------------------------------------------------------------------------- */
+typedef struct belay_op_attribute {
+  belay_hdr hdr;
+  belay_str name;
+  uint32_t kind;      /* BELAY_ATTR_...: FLOAT, INT, STRING, TENSOR (count 1), FLOATS, INTS, STRINGS */
+  uint32_t reserved;  /* 0 */
+  const void* values; /* [count] of float, int64_t or belay_str; TENSOR: a dense belay_tensor in host memory */
+  uint64_t count;
+} belay_op_attribute;
+
+/* One operator with its operands. All is borrowed for the call; the operands' memory stays until the event. */
+typedef struct belay_op_req {
+  belay_hdr hdr;
+  belay_str op;     /* "MatMul" */
+  belay_str domain; /* "" or "ai.onnx", "com.microsoft", "belay" */
+  uint64_t version; /* of the operator set: the definition that is in force there; 0: 17 */
+  const belay_op_attribute* const* attributes;
+  uint64_t attribute_count;
+  const belay_tensor* const* inputs; /* NULL: an optional input that is absent */
+  uint64_t input_count;
+  const belay_tensor* const* outputs; /* what the results are written to, of their type and shape; NULL: not wanted */
+  uint64_t output_count;
+  /* Bit i: input i is read during the call, in host memory or in a buffer that the host sees, and is part of what is
+   * prepared: operands that shapes depend on (the shape of Reshape, the axes of ReduceSum) must be, and a kernel may
+   * pack what does not change. At most 64 KiB each. */
+  uint64_t constant_inputs;
+} belay_op_req;
+
+typedef struct belay_op_cache_stats {
+  belay_hdr hdr;
+  uint64_t entries; /* signatures that are prepared now */
+  uint64_t capacity;
+  uint64_t hits, misses, evictions, runs;
+} belay_op_cache_stats;
+
+/* Queues an operator on a stream of this runtime and returns; `out` (may be NULL): the event of its end. What is prepared
+ * for a signature (operator, version, attributes, element types, shapes, constant inputs, device) is kept and found again
+ * whatever memory the operands are in; of more than [engine] op_cache signatures the one used longest ago goes. An output
+ * may be an input's memory. Any thread. Errors: INVALID_ARGUMENT (names the operator, the operand and what the standard
+ * wants, also of outputs of another type or shape than the result), UNIMPLEMENTED (no kernel for it; the shape of a result
+ * depends on operands that are not constant), FAILED_PRECONDITION (no engine is configured), RESOURCE_EXHAUSTED, and those
+ * of a stream. A failure of the operator itself is the stream's. */
+BELAY_API belay_status belay_op_run(belay_runtime*, belay_obj* stream, const belay_op_req*, belay_event* out);
+/* Prepares without running: `data` and `buffer` of operands may be NULL where they are not constant. */
+BELAY_API belay_status belay_op_prepare(belay_runtime*, belay_obj* device, const belay_op_req*);
+BELAY_API belay_status belay_op_stats(belay_runtime*, belay_op_cache_stats* inout);
+
 #endif /* BELAY_RUNTIME_H */

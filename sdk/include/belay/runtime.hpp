@@ -13,6 +13,7 @@
 
 #include <belay/runtime.h>
 #include <belay/status.hpp>
+#include <belay/tensor.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -38,7 +39,8 @@ inline Status take(belay_status raw) {
           std::move(text).str()};
 }
 
-// The last failure on this thread since it was last asked for; for what returns no status, and for C beside C++.
+// The last failure on this thread since it was last asked for; for what returns no status, and for C beside
+// C++.
 inline Status last_error() { return take(belay_last_error()); }
 
 using Nanoseconds = std::chrono::nanoseconds;
@@ -129,6 +131,19 @@ class Buffer {
   belay_obj* get() const { return owned_.get(); }
   uint64_t bytes() const { return info_.bytes; }
   void* host() const { return info_.host; }  // NULL: the host does not see it
+  // Of a reserved one: puts memory, all 0, behind a range, and takes it away again. Multiples of the
+  // granularity.
+  Status map(uint64_t offset, uint64_t bytes) const {
+    return take(owned_.hal().vt->map(owned_.hal().host, get(), offset, bytes));
+  }
+  Status unmap(uint64_t offset, uint64_t bytes) const {
+    return take(owned_.hal().vt->unmap(owned_.hal().host, get(), offset, bytes));
+  }
+  uint64_t granularity() const { return info_.granularity; }  // 0: not reserved
+  // A tensor in it, from byte `offset` on.
+  Tensor tensor(uint32_t dtype, std::vector<int64_t> dims, uint64_t offset = 0) const {
+    return Tensor::in(get(), bytes(), offset, dtype, std::move(dims));
+  }
 
  private:
   detail::Owned<&belay_hal_vt::buffer_destroy> owned_;
@@ -145,6 +160,38 @@ class Program {
   detail::Owned<&belay_hal_vt::program_destroy> owned_;
 };
 
+// A model that was compiled for the device.
+class Package {
+ public:
+  Package() = default;
+  Package(detail::Hal hal, belay_obj* object) : owned_(hal, object) {}
+  belay_obj* get() const { return owned_.get(); }
+
+  Result<belay_package_info> info() const {
+    belay_package_info info{};
+    info.hdr.struct_size = sizeof info;
+    BELAY_TRY(take(owned_.hal().vt->package_info(owned_.hal().host, get(), &info)));
+    return info;
+  }
+  // Of one input or output; its strings and arrays live as long as the package.
+  Result<belay_io_info> input_info(uint64_t index) const {
+    return io(owned_.hal().vt->package_input_info, index);
+  }
+  Result<belay_io_info> output_info(uint64_t index) const {
+    return io(owned_.hal().vt->package_output_info, index);
+  }
+
+ private:
+  template <class Slot>
+  Result<belay_io_info> io(Slot slot, uint64_t index) const {
+    belay_io_info info{};
+    info.hdr.struct_size = sizeof info;
+    BELAY_TRY(take(slot(owned_.hal().host, get(), index, &info)));
+    return info;
+  }
+  detail::Owned<&belay_hal_vt::package_destroy> owned_;
+};
+
 struct StreamOptions {
   bool single_producer = false;  // the caller promises never to queue from two threads at once
   bool continue_on_failure = false;
@@ -159,6 +206,7 @@ class Stream {
   Stream() = default;
   Stream(detail::Hal hal, belay_obj* object) : owned_(hal, object) {}
   belay_obj* get() const { return owned_.get(); }
+  const detail::Hal& hal() const { return owned_.hal(); }
 
   Result<Event> copy(const Buffer& to, uint64_t to_offset, const Buffer& from, uint64_t from_offset,
                      uint64_t bytes) {
@@ -197,6 +245,12 @@ class Stream {
   Result<Event> launch(const Program& program, const std::vector<belay_binding>& bindings) {
     belay_event event{};
     return done(vt().program_launch(host(), program.get(), get(), bindings.data(), bindings.size(), &event),
+                event);
+  }
+  // Bindings: one for each input of the package, then one for each output.
+  Result<Event> launch(const Package& package, const std::vector<belay_binding>& bindings) {
+    belay_event event{};
+    return done(vt().package_launch(host(), package.get(), get(), bindings.data(), bindings.size(), &event),
                 event);
   }
   // Runs call() on a thread of the device, in order. It must not throw, nor wait for this stream.
@@ -279,6 +333,15 @@ class Device {
     req.bytes = bytes, req.align = align, req.heap = heap;
     return make(req);
   }
+  // Addresses without memory, see Buffer::map. UNIMPLEMENTED: the device has no virtual memory.
+  Result<Buffer> reserve(uint64_t bytes, uint64_t align = 0, uint64_t heap = 0) const {
+    belay_alloc_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.bytes = bytes, req.align = align, req.heap = heap;
+    belay_obj* buffer = nullptr;
+    BELAY_TRY(take(hal_.vt->reserve(hal_.host, object_, &req, &buffer)));
+    return Buffer(hal_, buffer);
+  }
   // Host memory as a buffer, without a copy; it stays in place and alive until the buffer is gone.
   Result<Buffer> bind(void* host, uint64_t bytes) const {
     belay_alloc_req req{};
@@ -302,6 +365,17 @@ class Device {
     BELAY_TRY(take(hal_.vt->program_create(hal_.host, object_, &req, &program)));
     return Program(hal_, program);
   }
+  // A model that was compiled for this device; `bytes` are not needed afterwards. UNIMPLEMENTED: it takes
+  // none of `kind`.
+  Result<Package> load_package(std::string_view kind, const void* bytes, uint64_t count,
+                               std::string_view name = {}) const {
+    belay_package_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.kind = to_str(kind), req.bytes = {bytes, count}, req.name = to_str(name);
+    belay_obj* package = nullptr;
+    BELAY_TRY(take(hal_.vt->package_load(hal_.host, object_, &req, &package)));
+    return Package(hal_, package);
+  }
   Result<belay_hal_memory_info> memory() const {
     belay_hal_memory_info info{};
     info.hdr.struct_size = sizeof info;
@@ -317,91 +391,6 @@ class Device {
   }
   detail::Hal hal_;
   belay_obj* object_ = nullptr;
-};
-
-// ---- tensors
-// ---------------------------------------------------------------------------------------------------------
-
-// The BELAY_DT_... of a C++ type.
-template <class T>
-constexpr uint32_t dtype_of() {
-  if constexpr (std::is_same_v<T, float>)
-    return BELAY_DT_FLOAT32;
-  else if constexpr (std::is_same_v<T, double>)
-    return BELAY_DT_FLOAT64;
-  else if constexpr (std::is_same_v<T, bool>)
-    return BELAY_DT_BOOL;
-  else if constexpr (std::is_integral_v<T> && sizeof(T) == 1)
-    return std::is_signed_v<T> ? BELAY_DT_INT8 : BELAY_DT_UINT8;
-  else if constexpr (std::is_integral_v<T> && sizeof(T) == 2)
-    return std::is_signed_v<T> ? BELAY_DT_INT16 : BELAY_DT_UINT16;
-  else if constexpr (std::is_integral_v<T> && sizeof(T) == 4)
-    return std::is_signed_v<T> ? BELAY_DT_INT32 : BELAY_DT_UINT32;
-  else if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
-    return std::is_signed_v<T> ? BELAY_DT_INT64 : BELAY_DT_UINT64;
-  else
-    static_assert(!sizeof(T), "no element type for this; give its BELAY_DT_... number");
-}
-
-// A view of a tensor's elements; keeps its dims, owns no elements. Its address is not part of what is lent:
-// it may move.
-class Tensor {
- public:
-  Tensor() = default;
-  Tensor(void* data, uint64_t bytes, uint32_t dtype, std::vector<int64_t> dims)
-      : data_(data), bytes_(bytes), dtype_(dtype), dims_(std::move(dims)) {}
-  explicit Tensor(const belay_tensor& raw)
-      : data_(raw.data),
-        buffer_(raw.buffer),
-        offset_(raw.offset),
-        bytes_(raw.bytes),
-        dtype_(raw.dtype),
-        dims_(raw.dims, raw.dims + raw.rank) {
-    if (raw.strides) strides_.assign(raw.strides, raw.strides + raw.rank);
-  }
-  // Of a vector, array or span of elements; the elements are borrowed.
-  template <class Range>
-  static Tensor of(Range& elements, std::vector<int64_t> dims) {
-    using T = std::remove_cv_t<std::remove_reference_t<decltype(*std::data(elements))>>;
-    return Tensor(const_cast<T*>(std::data(elements)), std::size(elements) * sizeof(T), dtype_of<T>(),
-                  std::move(dims));
-  }
-
-  uint32_t dtype() const { return dtype_; }
-  const std::vector<int64_t>& dims() const { return dims_; }
-  const std::vector<int64_t>& strides() const { return strides_; }  // empty: dense
-  uint64_t count() const {
-    uint64_t product = 1;
-    for (int64_t dim : dims_) product *= uint64_t(dim);
-    return product;
-  }
-  uint64_t bytes() const { return bytes_; }
-  void* data() const { return data_; }  // NULL: in a device's buffer
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-
-  belay_tensor raw() const {  // refers to this object's dims
-    belay_tensor tensor{};
-    tensor.hdr.struct_size = sizeof tensor;
-    tensor.dtype = dtype_;
-    tensor.rank = uint32_t(dims_.size());
-    tensor.dims = dims_.data();
-    tensor.strides = strides_.empty() ? nullptr : strides_.data();
-    tensor.data = data_;
-    tensor.buffer = buffer_;
-    tensor.offset = offset_;
-    tensor.bytes = bytes_;
-    return tensor;
-  }
-
- private:
-  void* data_ = nullptr;
-  belay_obj* buffer_ = nullptr;
-  uint64_t offset_ = 0, bytes_ = 0;
-  uint32_t dtype_ = BELAY_DT_UNDEFINED;
-  std::vector<int64_t> dims_, strides_;
 };
 
 // ---- models
@@ -463,6 +452,13 @@ class Context {
     if (BELAY_STATUS_CODE(raw) != BELAY_DEFERRED) return take(raw);
     (void)kept.release();
     return {};
+  }
+  // Queues a run on a stream of the model's device; it takes its turn there. What was set is read and written
+  // then.
+  Result<Event> enqueue(const Stream& stream) {
+    belay_event event{};
+    BELAY_TRY(take(belay_context_enqueue(raw_, stream.get(), &event)));
+    return Event(stream.hal(), event);
   }
   // Valid until the next run. FAILED_PRECONDITION: the output is no tensor.
   Result<Tensor> output(uint64_t index) const {
@@ -597,6 +593,25 @@ class Runtime {
     belay_obj* device = nullptr;
     BELAY_TRY(take(hal_.vt->device(hal_.host, index, &device)));
     return Device(hal_, device);
+  }
+  // The buffer that holds the byte at a host address; its owner keeps it alive. NOT_FOUND: none of this
+  // runtime.
+  struct Found {
+    belay_obj* buffer = nullptr;
+    uint64_t offset = 0;  // bytes into it
+  };
+  Result<Found> find(const void* address) const {
+    Found found;
+    BELAY_TRY(take(hal_.vt->find(hal_.host, address, &found.buffer, &found.offset)));
+    return found;
+  }
+  // Queues a copy of all elements from one tensor to another of the same type and dims; each has its own
+  // strides.
+  Result<Event> copy(const Stream& stream, const Tensor& to, const Tensor& from) const {
+    const belay_tensor raw_to = to.raw(), raw_from = from.raw();
+    belay_event event{};
+    BELAY_TRY(take(belay_tensor_copy(raw_, stream.get(), &raw_to, &raw_from, &event)));
+    return Event(hal_, event);
   }
   Result<Device> default_device() const { return device(belay_runtime_default_device(raw_)); }
 

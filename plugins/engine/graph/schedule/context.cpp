@@ -29,6 +29,7 @@ Result<std::unique_ptr<Context>> Context::create(Executable& of) {
 }
 
 void Context::reset() {
+  settle();
   for (Input& input : inputs_) input = {};
   for (Output& output : outputs_) output = {};
   frame_.results.clear();
@@ -44,6 +45,7 @@ void Context::reset() {
 // --------------------------------------------------------------------------------------------------------
 
 Status Context::prepare() {
+  settle();  // the plan and the arena of what is queued are about to go
   const auto& io = executable_.inputs();
   std::vector<std::pair<ir::ValueId, const Value*>> begin;
   std::map<ir::ValueId, ir::ConstantPtr> known;
@@ -99,6 +101,7 @@ Status Context::rebind() {
 }
 
 Status Context::run() {
+  settle();
   if (needs_recover_) {
     BELAY_TRY(session_.hal().check(session_.hal().vt->recover(session_.hal().host, stream_.get())));
     needs_recover_ = false;
@@ -202,6 +205,82 @@ Result<const belay_datum*> Context::output(uint64_t index) {
   return outputs_[index].datum;
 }
 
+// ---- runs on a stream of the caller's
+// ---------------------------------------------------------------------------------------------
+
+void Context::settle() {
+  if (!queued_.timeline) return;
+  const plan::Hal& hal = session_.hal();
+  hal.host->status_release(hal.host, hal.vt->synchronize(hal.host, queued_, BELAY_FOREVER));
+  queued_ = {};
+}
+
+// Nothing may be read or written before its turn: what the host does at set or after a run cannot be queued.
+Status Context::check_queueable() const {
+  const auto refuse = [&](const std::string& why) {
+    return Status(Code::kUnimplemented,
+                  "A run of '" + executable_.name() + "' cannot be queued on a stream: " + why);
+  };
+  if (!executable_.target().host_visible)
+    return refuse("results on its device are brought to the host first.");
+  if (!simple_) return refuse("what it launches depends on values that the host must see while it runs.");
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Value& value = inputs_[i].value;
+    const std::string name = "input '" + executable_.inputs()[i].name + "'";
+    if (inputs_[i].set && (!value.is_tensor() || value.dtype == BELAY_DT_STRING))
+      return refuse(name + " is no tensor of numbers.");
+    if (value.storage)
+      return refuse(name +
+                    " was copied when it was set, for strides or alignment; give it dense and aligned.");
+  }
+  return {};
+}
+
+Result<belay_event> Context::enqueue(belay_obj* stream) {
+  const plan::Hal& hal = session_.hal();
+  belay_event done{};
+  BELAY_TRY(hal.check(hal.vt->record(hal.host, stream, &done)));
+  if (queued_.timeline && queued_.timeline != done.timeline) settle();  // there is one arena
+  if (shapes_changed_) BELAY_TRY(prepare());
+  BELAY_TRY(check_queueable());
+  if (memory_changed_) BELAY_TRY(rebind());
+  if (!collected_) BELAY_TRY(collect());
+  std::vector<belay_copy_req> copies;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    Output& output = outputs_[i];
+    const Value& value = output.keep[0];
+    const std::string name = "Output '" + executable_.outputs()[i].name + "' of '" + executable_.name() + "'";
+    if (!value.is_tensor() || value.dtype == BELAY_DT_STRING)
+      return Status(Code::kUnimplemented, name + " is no tensor of numbers; such a run cannot be queued.");
+    if (!output.user_data || !value.bytes || value.host == output.user_data) continue;
+    const auto* from = static_cast<const char*>(value.host);
+    const auto* to = static_cast<const char*>(output.user_data);
+    if (from < to + value.bytes && to < from + value.bytes)
+      return Status(Code::kInvalidArgument,
+                    name +
+                        " is to be written over a part of what it is a copy of; give it "
+                        "memory apart, or the very same.");
+    belay_copy_req& req = copies.emplace_back();
+    req.hdr.struct_size = sizeof req;
+    req.host_src = value.host;
+    req.host_dst = output.user_data;
+    req.bytes = value.bytes;
+    output.tensors[0]->data = output.user_data;
+  }
+  if (stage_->program) {
+    BELAY_TRY(hal.check(hal.vt->program_launch(hal.host, stage_->program.get(), stream,
+                                               frame_.bindings().data(), frame_.bindings().size(), &done)));
+    queued_ = done;
+  }
+  for (size_t i = 0; i < copies.size(); ++i) {
+    BELAY_TRY(hal.check(hal.vt->copy(hal.host, stream, &copies[i], &done)));
+    queued_ = done;
+    output_copied.fetch_add(copies[i].bytes, std::memory_order_relaxed);
+  }
+  runs.fetch_add(1, std::memory_order_relaxed);
+  return done;
+}
+
 // ---- asynchronous runs
 // ----------------------------------------------------------------------------------------------
 
@@ -228,6 +307,7 @@ void Context::wait_for_run() {
 }
 
 Result<bool> Context::run_async(belay_completion completion) {
+  settle();
   const plan::Hal& hal = session_.hal();
   if (shapes_changed_) BELAY_TRY(prepare());
   const auto begin = [&] {
@@ -313,6 +393,12 @@ belay_status output(belay_obj* object, uint64_t index, const belay_datum** out) 
     return {};
   });
 }
+belay_status enqueue(belay_obj* object, belay_obj* stream, belay_event* out) noexcept {
+  return guard(host_of(object), [&]() -> Status {
+    BELAY_ASSIGN(*out, at(object).enqueue(stream));
+    return {};
+  });
+}
 void destroy(belay_obj* object) noexcept {
   std::unique_ptr<Context> context(&at(object));
   context->wait_for_run();
@@ -321,7 +407,7 @@ void destroy(belay_obj* object) noexcept {
 }
 
 constexpr belay_context_vt kTable{
-    {sizeof(belay_context_vt), 0, nullptr}, set_input, set_output, run, run_async, output, destroy};
+    {sizeof(belay_context_vt), 0, nullptr}, set_input, set_output, run, run_async, output, destroy, enqueue};
 
 }  // namespace
 

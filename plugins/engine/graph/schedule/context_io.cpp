@@ -163,6 +163,7 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
     out.host = data;
     return out;
   }
+  settle();  // the block may be one that a queued run still uses
   BELAY_ASSIGN(out.storage, session_.pool().take_host(out.bytes));
   out.host = out.storage->host;
   input_copied.fetch_add(out.bytes, std::memory_order_relaxed);

@@ -91,11 +91,15 @@ class Context {
   Status run();
   // True: it was started and `completion` will be called.
   Result<bool> run_async(belay_completion completion);
+  // Queues a run on a stream of the caller's; the event of its end.
+  Result<belay_event> enqueue(belay_obj* stream);
   Result<const belay_datum*> output(uint64_t index);
   // Forgets what was set, for the next user.
   void reset();
   // Returns when no asynchronous run goes on, but for one whose completion is what calls this.
   void wait_for_run();
+  // Returns when what was queued on a stream of the caller's has ended, well or not: the stream tells.
+  void settle();
 
   Executable& executable() { return executable_; }
   // Read by stats while the context runs.
@@ -130,6 +134,7 @@ class Context {
   Status run_frame();
   Status collect();
   Status copy_results();
+  Status check_queueable() const;
   const belay_datum* describe_value(Output& to, const Value& value);
   bool overlaps_input(const void* data, uint64_t bytes) const;
 
@@ -146,6 +151,7 @@ class Context {
   bool copies_ = false;         // results must be copied after a run
   bool collected_ = false;
   bool needs_recover_ = false;  // an asynchronous run failed
+  belay_event queued_{};        // of the last enqueue; timeline 0: it has ended
   std::vector<std::vector<uint32_t>> bindings_of_input_;
 
   // Outlives the context: a completion may destroy that.

@@ -3,6 +3,7 @@
 #define BELAY_ABI_ENGINE_H
 
 #include <belay/abi/base.h>
+#include <belay/abi/driver.h>
 #include <belay/abi/graph.h>
 #include <belay/abi/tensor.h>
 #include <belay/abi/value.h>
@@ -99,6 +100,13 @@ struct belay_context_vt {
   /* The result of the last run, valid until the next run or destroy. r */
   belay_status (*output)(belay_obj*, uint64_t index, const belay_datum** out) BELAY_NOEXCEPT;
   void (*destroy)(belay_obj*) BELAY_NOEXCEPT; /* gives the context back to the pool. r */
+  /* Queues a run on `stream`, of the executable's device, and returns: it takes its turn there, and a failure is the
+   * stream's. Inputs are read and results written when its turn comes, until *out, so their memory stays until then;
+   * every slot may be called before it (one that cannot do its work meanwhile waits for it), and a run queued on another
+   * stream waits for the one before. Errors: those of run that are known before it; UNIMPLEMENTED (the plan needs the
+   * host between its kernels, or something is no dense, aligned tensor in memory that the device reads: says what;
+   * nothing was queued). o */
+  belay_status (*enqueue)(belay_obj*, belay_obj* stream, belay_event* out) BELAY_NOEXCEPT;
 };
 
 #ifdef __cplusplus

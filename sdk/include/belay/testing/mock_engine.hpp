@@ -17,6 +17,7 @@ class MockContext {
       completion.done(completion.user, BELAY_OK);
       return Status(Code::kDeferred, "");
     });
+    ON_CALL(*this, enqueue).WillByDefault(::testing::Return(Result<belay_event>(belay_event{})));
   }
   virtual ~MockContext() { died(); }
 
@@ -25,6 +26,7 @@ class MockContext {
   MOCK_METHOD(Status, run, ());
   MOCK_METHOD(Status, run_async, (belay_completion));
   MOCK_METHOD(Status, output, (uint64_t index, const belay_datum** out));
+  MOCK_METHOD(Result<belay_event>, enqueue, (belay_obj * stream));
   MOCK_METHOD(void, died, ());
 
   const belay_host* const host;  // keeps the sentences of failures; may be NULL
@@ -49,6 +51,12 @@ class MockContext {
       static belay_status output(belay_obj* o, uint64_t i, const belay_datum** out) BELAY_NOEXCEPT {
         return give(o, of(o).output(i, out));
       }
+      static belay_status enqueue(belay_obj* o, belay_obj* stream, belay_event* out) BELAY_NOEXCEPT {
+        auto event = of(o).enqueue(stream);
+        if (!event.ok()) return give(o, event.status());
+        *out = *event;
+        return BELAY_OK;
+      }
       static void destroy(belay_obj* o) BELAY_NOEXCEPT { delete &of(o); }
     };
     static constexpr belay_context_vt table{.hdr = {sizeof(belay_context_vt), 0, nullptr},
@@ -57,7 +65,8 @@ class MockContext {
                                             .run = T::run,
                                             .run_async = T::run_async,
                                             .output = T::output,
-                                            .destroy = T::destroy};
+                                            .destroy = T::destroy,
+                                            .enqueue = T::enqueue};
     return table;
   }
 };
