@@ -59,7 +59,7 @@ TEST_F(ProgramTest, TheDriverGetsProgramsAndCheckedBindings) {
   EXPECT_CALL(program, launch).Times(0);
   EXPECT_THAT(launch({}).message(), HasSubstr("0 bindings were given, want 1"));
   EXPECT_THAT(launch({{block, nullptr, 8, 64}}).message(),
-              HasSubstr("binding 0 is bytes 8 + 64 of a buffer that has 64"));
+              HasSubstr("binding 0 is bytes 8 + 64 of a buffer, which has 64 bytes"));
   EXPECT_THAT(launch({{nullptr, nullptr, 0, 8}}).message(), HasSubstr("neither a buffer nor host memory"));
   EXPECT_THAT(launch({{stream_, nullptr, 0, 8}}).message(), HasSubstr("is a stream, want a buffer"));
   vt().buffer_destroy(host(), block);
