@@ -54,6 +54,10 @@ double apply(double x, double a, double b) {
       return clip(x, a, b);
     case Unary::kLeakyRelu:
       return x < 0 ? a * x : x;
+    case Unary::kLeakyClip: {
+      const double y = x < 0 ? a * x : x;
+      return y < b ? b : y;
+    }
     case Unary::kThresholded:
       return x <= a ? 0 : x;
     case Unary::kElu:

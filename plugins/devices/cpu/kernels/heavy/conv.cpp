@@ -1,6 +1,7 @@
 #include "conv.hpp"
 
 #include "../registry.hpp"
+#include "conv_planes.hpp"
 #include "depthwise.hpp"
 #include "patches.inc"
 #include "winograd.hpp"
@@ -102,6 +103,7 @@ struct ConvKernel {
   bool one_slope = false;
   int bias = 2;
   bool has_bias = false;
+  bool direct = false;  // pixels are read where they are
 
   // Takes a finished block over: activation, or conversion from T to In.
   struct Finish {
@@ -158,6 +160,8 @@ struct ConvKernel {
       else
         p.pack_b = pack_patches<In, T>;
       p.b = &state.patches;
+      if constexpr (std::is_same_v<In, T>)
+        if (direct) p.b_direct = state.patches.x, p.b_step = pixels;
       In* const y = run.out<In>(0) + (n * shape.outputs + g * m) * pixels;
       state.finish = {this, y, bias_of ? bias_of + g * m : nullptr, g * m, post};
       p.finish_context = &state.finish;
@@ -285,8 +289,12 @@ Status prepare_products(OpContext& context, const ConvShape& shape, const ConvFu
   form.a_packed = context.constant(1) != nullptr;
   form.c_scratch = !std::is_same_v<In, T>;
   form.b_pack_cost = shape.window.pointwise() ? 1 : 3;
+  // For a few rows it does not pay to copy the pixels.
+  form.b_direct = std::is_same_v<In, T> && shape.window.pointwise() &&
+                  shape.group_outputs() <= 4 * tile_kernel<T>().rows;
   kernel.blocks = plan_blocks<T>(shape.group_outputs(), shape.window.pixels_out(), shape.depth(), products,
                                  context.threads(), form);
+  kernel.direct = form.b_direct;
   if (form.a_packed) {
     kernel.weights = pack_weights<In, T>(context, 1, shape);
     context.input_unused(1);
@@ -336,6 +344,10 @@ Status prepare_node(OpContext& context) { return prepare_conv(context, context.a
 
 }  // namespace
 
+std::shared_ptr<const Packed> pack_conv_rows(OpContext& context, const ConvShape& shape) {
+  return pack_weights<float, float>(context, 1, shape);
+}
+
 Status prepare_conv(OpContext& context, const Attributes& attributes, const ConvFusion& fusion) {
   ConvShape shape;
   BELAY_TRY(read_conv(context, attributes, 0, 1, shape));
@@ -350,6 +362,7 @@ Status prepare_conv(OpContext& context, const Attributes& attributes, const Conv
       if (context.winograd() && context.constant(1))
         if (const auto plan = plan_winograd(shape, context.threads()))
           return prepare_winograd(context, shape, *plan, fusion);
+      if (planes_fit(shape)) return prepare_planes(context, shape, fusion);
       if (const int64_t m = shape.group_outputs(), n = shape.window.pixels_out();
           context.constant(1) && tile_vectors(n, m) < 0.9 * tile_vectors(m, n))
         return prepare_by_pixel(context, shape, fusion);

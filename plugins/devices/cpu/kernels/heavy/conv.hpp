@@ -55,6 +55,10 @@ struct ConvFusion {
   }
 };
 
+// Constant float32 weights (operand 1) of all groups as rows of products; group g begins at g *
+// packed_rows_size(outputs / groups, depth).
+std::shared_ptr<const Packed> pack_conv_rows(OpContext& context, const ConvShape& shape);
+
 // Prepares a float32 convolution; the operands' positions are those of the node: 0 input, 1 weights, 2 bias.
 Status prepare_conv(OpContext& context, const Attributes& attributes, const ConvFusion& fusion);
 

@@ -190,6 +190,15 @@ bool Chain::activation(uint32_t& slope, uint32_t& min, uint32_t& max) {
   }
   if (at.op() == "PRelu") slope = at.inputs().size() > 1 ? at.inputs()[1] : BELAY_NONE;
   take(next);
+  if (at.op() == "LeakyRelu")
+    if (const uint32_t limited = sole("Max"); limited != BELAY_NONE) {
+      const uint32_t low = other_input(node(limited), value_);
+      const auto limit = scalar(low);  // NaN would win
+      if (limit && *limit == *limit && shape(node(limited).output(0)) == shape(value_)) {
+        min = low;
+        take(limited);
+      }
+    }
   return true;
 }
 
@@ -208,6 +217,11 @@ Post post_of(const graph::View& view, const std::vector<uint32_t>& nodes) {
     post.act = has("Sigmoid") ? Unary::kSwish : Unary::kHardSwish;
     post.a = 1;
     return post;
+  }
+  if (nodes.size() > 2 && view.node(nodes.back()).op() == "Max") {
+    post.act = Unary::kLeakyClip;
+    post.a = view.node(nodes[nodes.size() - 2]).float_or("alpha", 0.01f);
+    return post;  // b is an operand
   }
   const graph::NodeView last = view.node(nodes.back());
   if (last.op() == "Gelu") {

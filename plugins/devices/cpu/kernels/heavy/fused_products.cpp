@@ -76,11 +76,11 @@ bool match_conv(const ClaimContext& context, uint32_t index, Match& out) {
 }
 
 Status read_clip(OpContext& op, Post& post) {
-  if (post.act != Unary::kClip) return {};
+  if (post.act != Unary::kClip && post.act != Unary::kLeakyClip) return {};
   for (const size_t i : {size_t{kMin}, size_t{kMax}}) {
     if (!op.has(i)) continue;
     BELAY_ASSIGN(const std::vector<double> value, op.numbers(i));
-    (i == kMin ? post.a : post.b) = float(value.at(0));
+    (i == kMin && post.act == Unary::kClip ? post.a : post.b) = float(value.at(0));
     op.input_unused(i);
   }
   return {};

@@ -16,6 +16,7 @@ struct TileEnd {
   int64_t residual_step = 0;
   bool clamp = false;  // to [low, high]; NaN stays
   T low{}, high{};
+  const void* ahead = nullptr;  // will be read soon: a cache line is fetched from there with each term
 };
 
 // C[m x n] = A B, where A is packed as [k][rows] (the packing is `rows` wide even where m is less) and row p
@@ -26,6 +27,9 @@ struct TileKernel {
   int64_t rows = 0, lanes = 0, columns = 0;
   void (*run)(int64_t k, const T* a, const T* b, int64_t b_step, T* c, int64_t c_step, int64_t m, int64_t n,
               const TileEnd<T>& end) = nullptr;
+  // The same where row p of B begins at b + rows[p]; only of float.
+  void (*run_rows)(int64_t k, const T* a, const T* b, const int64_t* rows, T* c, int64_t c_step, int64_t m,
+                   int64_t n, const TileEnd<T>& end) = nullptr;
 };
 
 // Floats that loops over windows may read behind what they need.

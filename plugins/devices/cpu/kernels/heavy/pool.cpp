@@ -95,41 +95,35 @@ struct FloatMaxPoolKernel {
   int64_t planes = 0;
   uint32_t lanes = 1;
 
-  // A row of the input with its padding; and where the rows are that windows of one row of the output see.
+  // Of each row of the output the rows of the input that its windows see: [begin[r], begin[r + 1]) of `rows`.
+  std::vector<int64_t> rows = {}, begin = {};
+
+  // A row of the input with its padding.
   static int64_t row_floats(const Window& w) {
     return round_up(std::max((w.out[2] - 1) * w.stride[2] + w.reach(2), w.begin[2] + w.in[2]) + kWindowSlack, 16);
   }
-  static int64_t offset_count(const Window& w) {
-    return std::min(w.kernel[0], w.in[0]) * std::min(w.kernel[1], w.in[1]);
-  }
   // A row is of a size like that of the input's: a kernel may be far larger than what it meets.
   static bool fits(const Window& w) { return row_floats(w) <= 4 * w.in[2] + 4096; }
-  static int64_t lane_bytes(const Window& w) {
-    return round_up(row_floats(w) * int64_t(sizeof(float)) + offset_count(w) * int64_t(sizeof(int64_t)), 64);
-  }
 
   void operator()(const Run& run) const {
     const Window& w = window;
     constexpr float kLowest = -std::numeric_limits<float>::infinity();
-    const int64_t bytes = lane_bytes(w), row_count = row_floats(w);
-    for (int64_t lane = 0; lane < int64_t(lanes); ++lane)
-      std::fill_n(reinterpret_cast<float*>(run.workspace<char>() + lane * bytes), row_count, kLowest);
+    const int64_t floats = row_floats(w);
+    std::fill_n(run.workspace<float>(), floats * lanes, kLowest);
     run_lanes(run, planes, lanes, [&](int64_t plane, int64_t lane) {
-      float* const row = reinterpret_cast<float*>(run.workspace<char>() + lane * bytes);
-      int64_t* const offsets = reinterpret_cast<int64_t*>(row + row_count);
+      const Micro& loops = micro();
+      float* const row = run.workspace<float>() + lane * floats;
       const float* x = run.in<float>(0) + plane * w.pixels_in();
       float* y = run.out<float>(0) + plane * w.pixels_out();
-      for (int64_t od = 0; od < w.out[0]; ++od)
-        for (int64_t oh = 0; oh < w.out[1]; ++oh, y += w.out[2]) {
-          int64_t rows = 0;
-          each_row(w, od, oh, [&](int64_t at) { offsets[rows++] = at; });
-          if (rows == 0) {
-            std::fill(y, y + w.out[2], kLowest);
-            continue;
-          }
-          micro().max_rows(row + w.begin[2], w.in[2], x, offsets, rows);
-          micro().max_window(y, w.out[2], row, w.kernel[2], w.stride[2], w.dilation[2]);
+      for (size_t r = 0; r + 1 < begin.size(); ++r, y += w.out[2]) {
+        const int64_t count = begin[r + 1] - begin[r];
+        if (count == 0) {
+          std::fill(y, y + w.out[2], kLowest);
+          continue;
         }
+        loops.max_rows(row + w.begin[2], w.in[2], x, &rows[size_t(begin[r])], count);
+        loops.max_window(y, w.out[2], row, w.kernel[2], w.stride[2], w.dilation[2]);
+      }
     });
   }
 };
@@ -297,9 +291,15 @@ Status prepare_max_pool(OpContext& context) {
   BELAY_TRY(context.output(1, BELAY_DT_INT64, out));
   if (context.dtype(0) == BELAY_DT_FLOAT32 && !context.wants(1) && FloatMaxPoolKernel::fits(window)) {
     FloatMaxPoolKernel kernel{window, planes};
+    kernel.begin.push_back(0);
+    for (int64_t d = 0; d < window.out[0]; ++d)
+      for (int64_t h = 0; h < window.out[1]; ++h) {
+        each_row(window, d, h, [&](int64_t row) { kernel.rows.push_back(row); });
+        kernel.begin.push_back(int64_t(kernel.rows.size()));
+      }
     const double ns = double(planes) * (double(window.pixels_out()) * seen_volume(window) * 0.05 + 20);
     kernel.lanes = worthwhile_threads(context.threads(), ns);
-    context.workspace(uint64_t(FloatMaxPoolKernel::lane_bytes(window)) * kernel.lanes);
+    context.workspace(uint64_t(FloatMaxPoolKernel::row_floats(window)) * kernel.lanes * sizeof(float));
     context.cost_ns(ns);
     context.kernel(std::move(kernel), std::string("rows:") + micro().name);
     return {};

@@ -137,6 +137,13 @@ void run_block(const Product<T>& p, const Blocks& blocks, int64_t task, T* scrat
           if (end.col_bias) end.col_bias += n0 + j;
           if (end.residual) end.residual += (m0 + i) * end.residual_step + n0 + j;
         }
+        // While one panel of a packed B is worked on the next is fetched: it may come from far.
+        if (p.b_packed && (j + width < nc || !last)) {
+          const int64_t lines = kc * kernel.columns * int64_t(sizeof(T)) / 64, line = i / kernel.rows * kc;
+          const T* next = j + width < nc ? b + p.k * kernel.columns
+                                         : p.b_packed + (n0 / kernel.columns * p.k + k0 + kc) * kernel.columns;
+          if (line < lines) end.ahead = reinterpret_cast<const char*>(next) + line * 64;
+        }
         kernel.run(kc, a, b, b_step, c_block + i * c_step + j, c_step, height, width, end);
       }
     }

@@ -30,6 +30,7 @@ enum class Unary : uint8_t {
   kRelu,
   kClip,         // a: low, b: high; NaN stays
   kLeakyRelu,    // a: slope
+  kLeakyClip,    // the same, then at least b
   kThresholded,  // a: threshold
   kElu,          // a: alpha
   kSelu,         // a: alpha, b: gamma

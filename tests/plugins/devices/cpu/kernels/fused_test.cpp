@@ -27,6 +27,9 @@ std::vector<std::pair<std::string, End>> activations() {
   out.emplace_back("LeakyRelu 0.3", [](Graph& g, Value x, const auto& dims) {
     return g.node("LeakyRelu", {x}, dims, {.floats = {{"alpha", 0.3f}}});
   });
+  out.emplace_back("LeakyRelu, then Max", [](Graph& g, Value x, const auto& dims) {
+    return g.node("Max", {g.node("LeakyRelu", {x}, dims, {.floats = {{"alpha", 0.3f}}}), scalar(g, -0.1f)}, dims);
+  });
   out.emplace_back("Clip to -0.2, 0.5", [](Graph& g, Value x, const auto& dims) {
     return g.node("Clip", {x, scalar(g, -0.2f), scalar(g, 0.5f)}, dims);
   });
@@ -88,6 +91,7 @@ const ConvCase kConvs[] = {
     {"depthwise", {1, 10, 9, 9}, {10, 1, 3, 3}, {1, 10, 9, 9}, 10},
     {"groups", {1, 8, 9, 9}, {10, 4, 3, 3}, {1, 10, 9, 9}, 2},
     {"tiles", {1, 24, 13, 14}, {20, 24, 3, 3}, {1, 20, 13, 14}, 1, BELAY_PRECISION_WINOGRAD},
+    {"planes", {2, 3, 9, 16}, {10, 3, 3, 3}, {2, 10, 9, 16}, 1},
     {"few pixels", {1, 20, 7, 7}, {96, 20, 3, 3}, {1, 96, 7, 7}, 1},
 };
 

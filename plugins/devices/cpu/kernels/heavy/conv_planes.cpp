@@ -1,0 +1,146 @@
+#include "conv_planes.hpp"
+
+#include "planes.hpp"
+
+#include <cstring>
+#include <vector>
+
+namespace belay::cpu {
+namespace {
+
+constexpr int64_t kMostTerms = 512;         // B of a tile is read from the second-level cache for each row of A
+constexpr int64_t kBandFloats = 64 * 1024;  // of all channels of a band
+
+// The rows of the output lie one behind the other in the planes too: a band is one run of pixels.
+bool contiguous(const Window& w) {
+  return w.kernel[2] == 1 && w.stride[2] == 1 && w.begin[2] == 0 && w.end[2] == 0;
+}
+
+Planes planes_of(const ConvShape& shape, int64_t most_rows) {
+  const Window& w = shape.window;
+  const int64_t row = Planes(w, 1, w.out[2]).pitch * w.stride[1] * w.stride[2] * shape.group_inputs();
+  const int64_t band = std::max<int64_t>(4, kBandFloats / row - (w.kernel[1] > 1 ? 1 : 0));
+  return Planes(w, std::min({band, most_rows, w.out[1]}), w.out[2]);
+}
+
+struct ConvPlanesKernel {
+  ConvShape shape;
+  ConvFusion fusion;
+  Planes planes;
+  std::vector<int64_t> offsets = {};      // of the terms of one output
+  std::shared_ptr<const Packed> weights = {};  // null: the weights come at the run
+  bool one_slope = false, has_bias = false, one_run = false;
+  int bias = 2;
+  uint32_t lanes = 1;
+
+  int64_t lane_floats() const { return planes.size() * shape.group_inputs(); }
+  int64_t weight_floats() const { return packed_rows_size<float>(shape.group_outputs(), shape.depth()); }
+
+  void operator()(const Run& run) const {
+    const Window& w = shape.window;
+    float* const workspace = run.workspace<float>();
+    const float* rows = weights ? static_cast<const float*>(static_cast<const PackedBytes&>(*weights).data)
+                                : workspace + lane_floats() * lanes;
+    if (!weights)
+      for (int64_t g = 0; g < shape.groups; ++g) {
+        const int64_t m = shape.group_outputs(), k = shape.depth();
+        const MatrixView<float> view{run.in<float>(1) + g * m * k, k, 1};
+        pack_rows<float, float>(&view, 0, m, 0, k, workspace + lane_floats() * lanes + g * weight_floats());
+      }
+    std::memset(workspace, 0, size_t(lane_floats() * lanes) * sizeof(float));
+    const Post post = fusion.post_of(run, one_slope);
+    const int64_t bands = ceil_div(w.out[1], planes.out_rows);
+    run_lanes(run, shape.batch * shape.groups * bands, lanes, [&](int64_t task, int64_t lane) {
+      const int64_t index = task / bands;
+      band(run, post, rows + index % shape.groups * weight_floats(), index, task % bands * planes.out_rows,
+           workspace + lane * lane_floats());
+    });
+  }
+
+  // Rows of the output from `top` on, of image and group `index`.
+  void band(const Run& run, const Post& post, const float* a, int64_t index, int64_t top, float* padded) const {
+    const Window& w = shape.window;
+    const TileKernel<float>& tile = tile_kernel<float>();
+    const int64_t m = shape.group_outputs(), k = shape.depth(), group = index % shape.groups;
+    const int64_t count = std::min(planes.out_rows, w.out[1] - top), pixels = w.pixels_out();
+    const int64_t first = (index / shape.groups * shape.outputs + group * m) * pixels + top * w.out[2];
+    float* const y = run.out<float>(0) + first;
+    const float* x = run.in<float>(0) + index * shape.group_inputs() * w.pixels_in();
+    for (int64_t channel = 0; channel < shape.group_inputs(); ++channel)
+      fill_band(w, planes, x + channel * w.pixels_in(), top, padded + channel * planes.size());
+
+    TileEnd<float> end;
+    post.clamp_into(end);
+    if (has_bias) end.row_bias = run.in<float>(size_t(bias)) + group * m;
+    if (fusion.residual >= 0) {
+      end.residual = run.in<float>(size_t(fusion.residual)) + first;
+      end.residual_step = pixels;
+    }
+    const int64_t runs = one_run ? 1 : count, length = one_run ? count * w.out[2] : w.out[2];
+    for (int64_t r = 0; r < runs; ++r)
+      for (int64_t j = 0, width; j < length; j += width) {
+        width = std::min(tile.columns, length - j);
+        // As in run_block(): two tiles of two vectors rather than one of three and one of one.
+        if (length - j > tile.columns && length - j <= tile.columns + tile.lanes && tile.columns > 2 * tile.lanes)
+          width = 2 * tile.lanes;
+        for (int64_t i = 0; i < m; i += tile.rows) {
+          TileEnd<float> here = end;
+          if (end.row_bias) here.row_bias += i;
+          if (end.residual) here.residual += i * pixels + r * w.out[2] + j;
+          tile.run_rows(k, a + i * k, padded + r * planes.pitch + j, offsets.data(), y + i * pixels + r * w.out[2] + j,
+                        pixels, std::min(tile.rows, m - i), width, here);
+        }
+      }
+    if (post.none() || post.clamps()) return;
+    for (int64_t i = 0; i < m; ++i) post.apply(y + i * pixels, count * w.out[2], group * m + i);
+  }
+};
+
+}  // namespace
+
+bool planes_fit(const ConvShape& shape) {
+  const Window& w = shape.window;
+  if (w.pointwise() || w.kernel[0] != 1 || w.in[0] != 1 || w.begin[0] || w.end[0] || shape.depth() > kMostTerms)
+    return false;
+  if (shape.batch == 0 || shape.outputs == 0) return false;
+  if (planes_of(shape, w.out[1]).size() * shape.group_inputs() > 4 * kBandFloats) return false;
+  const int64_t lanes = tile_kernel<float>().lanes, row = w.out[2];
+  const double m = double(shape.group_outputs()), k = double(shape.depth()), pixels = double(w.pixels_out());
+  const auto whole = [&](int64_t n) { return double(round_up(n, lanes)); };
+  // In vectors of multiply-adds: what lanes behind the ends of runs waste, and what copying takes.
+  const double planes = (contiguous(w) ? whole(w.pixels_out()) : double(w.out[1]) * whole(row)) * m * k +
+                        pixels * double(shape.group_inputs() * w.stride[1] * w.stride[2]) * 4;
+  const double gathered = whole(w.pixels_out()) * m * k + pixels * k * (row < lanes ? 12 : 6);
+  return planes < gathered;
+}
+
+Status prepare_planes(OpContext& context, const ConvShape& shape, const ConvFusion& fusion) {
+  const Window& w = shape.window;
+  const double ns = double(shape.batch * shape.outputs) * double(w.pixels_out()) * double(shape.depth()) * 2 / 80;
+  const uint32_t lanes = worthwhile_threads(context.threads(), ns);
+  // Some bands for each thread.
+  ConvPlanesKernel kernel{.shape = shape,
+                          .fusion = fusion,
+                          .planes = planes_of(shape, lanes > 1 ? ceil_div(w.out[1], int64_t{lanes} * 2) : w.out[1])};
+  kernel.lanes = lanes;
+  for (int64_t c = 0; c < shape.group_inputs(); ++c)
+    for (int64_t h = 0; h < w.kernel[1]; ++h)
+      for (int64_t i = 0; i < w.kernel[2]; ++i)
+        kernel.offsets.push_back(c * kernel.planes.size() +
+                                 kernel.planes.at(w, 0, h * w.dilation[1], i * w.dilation[2]));
+  kernel.one_run = contiguous(w);
+  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
+  kernel.has_bias = context.has(size_t(kernel.bias));
+  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
+  if (context.constant(1)) {
+    kernel.weights = pack_conv_rows(context, shape);
+    context.input_unused(1);
+  }
+  const int64_t packed = kernel.weights ? 0 : kernel.weight_floats() * shape.groups;
+  context.workspace(uint64_t(kernel.lane_floats() * lanes + packed) * sizeof(float));
+  context.cost_ns(ns);
+  context.kernel(std::move(kernel), std::string("planes:") + micro().name);
+  return {};
+}
+
+}  // namespace belay::cpu
