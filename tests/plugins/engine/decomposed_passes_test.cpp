@@ -18,7 +18,7 @@ struct NormOptions {
   std::vector<int64_t> axes = {-1}, variance_axes = {-1};
   int64_t keepdims = 1;
   bool square_by_mul = false, swapped = false, bias = true, other_mean = false;
-  std::vector<int64_t> scale_dims = {4};
+  std::vector<int64_t> scale_dims = {4}, exponent_dims = {}, epsilon_dims = {};
 };
 
 struct NormGraph : GraphMaker {
@@ -29,10 +29,10 @@ struct NormGraph : GraphMaker {
     b.set_int(last, "keepdims", o.keepdims);
     const uint32_t d = node("Sub", 14, {x, mean});
     const uint32_t square =
-        o.square_by_mul ? node("Mul", 14, {d, d}) : node("Pow", 15, {d, constant<float>({2}, {})});
+        o.square_by_mul ? node("Mul", 14, {d, d}) : node("Pow", 15, {d, constant<float>({2}, o.exponent_dims)});
     const uint32_t variance = node("ReduceMean", 13, {square});
     b.set_ints(last, "axes", o.variance_axes);
-    const uint32_t epsilon = constant<float>({.25f}, {});
+    const uint32_t epsilon = constant<float>({.25f}, o.epsilon_dims);
     const uint32_t sum = o.swapped ? node("Add", 14, {epsilon, variance}) : node("Add", 14, {variance, epsilon});
     const uint32_t divided = node("Div", 14, {d, node("Sqrt", 13, {sum})});
     int64_t count = 1;
@@ -75,13 +75,17 @@ TEST(LayerNormPassTest, OverTwoAxesAndWithoutBias) {
 }
 
 TEST(LayerNormPassTest, NotWhereThePartsAreNoNormalisation) {
-  NormOptions o[6];
+  NormOptions o[8];
   o[0].axes = o[0].variance_axes = {1};      // no last axes
   o[1].variance_axes = {1, 2};               // two different means
   o[2].scale_dims = {1};                     // one scale for all
   o[3].scale_dims = {3, 4};                  // a scale for each of two axes
   o[4].other_mean = true;                    // the mean of something else
   o[5].axes = {0, 2};                        // with a gap
+  o[6].epsilon_dims = {1, 1, 1, 1};          // a constant that adds a dim
+  o[7].axes = o[7].variance_axes = {1, 2};   // of rank 4 these are other axes
+  o[7].exponent_dims = {1, 1, 1, 1};
+  o[7].scale_dims = {3, 4};
   for (const NormOptions& one : o) NormGraph(one).after(0);
 }
 

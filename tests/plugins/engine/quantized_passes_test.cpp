@@ -136,6 +136,22 @@ TEST(QuantizedProductsTest, NotWhereTheSumsMayNotFit) {
   deep.after(passes::quantize_products, 0);
 }
 
+TEST(QuantizedProductsTest, NotWhereTheUnitsOfTheProductsAreTooCoarseForTheBias) {
+  for (const bool dequantized : {false, true}) {
+    // 20 in units of 100 * 0.25 and 100 * 0.5 would be 25 and 0; the result's steps are 4.
+    QuantizedGraph g;
+    const uint32_t bias =
+        dequantized ? g.node("DequantizeLinear", 13, {g.bytes<int32_t>(BELAY_DT_INT32, {20, 20}, {2}), g.scale(1)})
+                    : g.constant<float>({20, 20}, {2});
+    g.output(g.q(g.node("Conv", 11, {g.dq(g.quantized_input(), 100), g.weights(), bias}), 4));
+    g.after(passes::quantize_products, 0);
+  }
+  QuantizedGraph g;  // beside steps of 400 that is nothing
+  const uint32_t bias = g.constant<float>({20, 20}, {2});
+  g.output(g.q(g.node("Conv", 11, {g.dq(g.quantized_input(), 100), g.weights(), bias}), 400));
+  g.after(passes::quantize_products, 1);
+}
+
 TEST(QuantizedProductsTest, MatMulWithoutQuantizeGivesFloats) {
   QuantizedGraph g;
   const uint32_t w = g.dq(g.bytes<uint8_t>(BELAY_DT_UINT8, {1, 2, 3, 4, 5, 6}, {2, 3}), .25f, 3);

@@ -49,6 +49,8 @@ class Parts {
     if (!epsilon || !(*epsilon >= 0) || !variance || !is_square(variance->input(0), distance)) return false;
     const ir::Type& type = graph_.env().type(x);
     if (type.dtype != BELAY_DT_FLOAT32 || !type.ranked || type.dims.empty()) return false;
+    // A constant of higher rank than x would have added dims, before which the axes of the variance are others.
+    if (!has_rank(variance->input(0), type.dims.size()) || !has_rank(div.outputs[0], type.dims.size())) return false;
     const auto first = last_axes(*mean, type.dims.size());
     if (!first || last_axes(*variance, type.dims.size()) != first) return false;
     const ir::Dims row(type.dims.begin() + *first, type.dims.end());
@@ -126,6 +128,10 @@ class Parts {
     for (size_t i = 0; i < sorted.size(); ++i)
       if (sorted[i] != int64_t(rank - sorted.size() + i)) return std::nullopt;
     return sorted[0];
+  }
+  bool has_rank(ir::ValueId value, size_t rank) const {
+    const ir::Type& type = graph_.env().type(value);
+    return type.ranked && type.dims.size() == rank;
   }
   bool has_dims(ir::ValueId value, const ir::Dims& dims) const {
     if (value == BELAY_NONE) return false;

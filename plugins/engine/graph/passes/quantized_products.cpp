@@ -71,39 +71,34 @@ class Products {
   // Sums of `terms` products of bytes with a bias of `bias` fit into 32 bits.
   static bool fits(int64_t terms, double bias = 0) { return double(terms) * 255 * 255 + bias < 2147483648.0; }
 
-  // A bias in units of scales[c] = the products' scales, or nothing. Rounded where it is no DQ of these units; with
-  // `exact`, not then.
-  std::optional<std::vector<int64_t>> bias_of(ir::ValueId value, const std::vector<double>& scales, bool exact) {
+  // A bias in units of scales[c] = the products' scales, or nothing. `step`: of the result's quantisation, beside which
+  // it may be rounded; 0: the result is floats, and only a DQ of these units will do.
+  std::optional<std::vector<int64_t>> bias_of(ir::ValueId value, const std::vector<double>& scales, double step) {
+    const auto from = graph_.dequantized(value);
+    const ir::ConstantPtr constant = graph_.constant(from ? from->bytes : value);
+    if (!constant || constant->count() != scales.size() || constant->dims.size() != 1) return std::nullopt;
+    if (from ? from->dtype != BELAY_DT_INT32 && !from->is_bytes() : step == 0 || constant->dtype != BELAY_DT_FLOAT32)
+      return std::nullopt;
+    const auto values = ir::as_doubles(*constant);
+    if (!values) return std::nullopt;
     std::vector<int64_t> out;
-    if (const auto from = graph_.dequantized(value)) {
-      const ir::ConstantPtr ints = graph_.constant(from->bytes);
-      if (!ints || (from->dtype != BELAY_DT_INT32 && !from->is_bytes()) || ints->count() != scales.size() ||
-          ints->dims.size() != 1)
-        return std::nullopt;
-      const auto values = ir::as_doubles(*ints);
-      if (!values) return std::nullopt;
-      for (size_t c = 0; c < scales.size(); ++c) {
+    for (size_t c = 0; c < scales.size(); ++c) {
+      double real = (*values)[c], in_units = real / scales[c];
+      if (from) {
         const size_t at = from->per_tensor() ? 0 : c;
         if (at && from->axis != 0) return std::nullopt;
-        const double steps = (*values)[c] - from->zeros[at], ratio = from->scales[at] / scales[c];
+        const double steps = real - from->zeros[at], ratio = from->scales[at] / scales[c];
         const bool same = std::fabs(ratio - 1) < 1e-5;
-        if (exact && !same && steps != 0) return std::nullopt;
-        out.push_back(int64_t(std::nearbyint(same ? steps : std::clamp(steps * ratio, -3e9, 3e9))));
+        if (step == 0 && !same && steps != 0) return std::nullopt;
+        real = steps * from->scales[at];
+        in_units = same ? steps : steps * ratio;
       }
-    } else {
-      const ir::ConstantPtr floats = graph_.constant(value);
-      if (exact || !floats || floats->dtype != BELAY_DT_FLOAT32 || floats->count() != scales.size() ||
-          floats->dims.size() != 1)
-        return std::nullopt;
-      const auto values = ir::as_doubles(*floats);
-      if (!values) return std::nullopt;
-      for (size_t c = 0; c < scales.size(); ++c) {
-        if (!std::isfinite((*values)[c])) return std::nullopt;
-        out.push_back(int64_t(std::nearbyint(std::clamp((*values)[c] / scales[c], -3e9, 3e9))));
-      }
+      const double rounded = std::nearbyint(in_units);
+      if (!(std::fabs(rounded) <= 2e9)) return std::nullopt;
+      // Units of the products may be larger than the result's.
+      if (step > 0 && std::fabs(rounded * scales[c] - real) > step / 4) return std::nullopt;
+      out.push_back(int64_t(rounded));
     }
-    for (const int64_t b : out)
-      if (std::abs(b) > 2000000000) return std::nullopt;
     return out;
   }
   static double largest(const std::vector<int64_t>& values) {
@@ -130,7 +125,7 @@ class Products {
     if (!w->per_tensor() && w->scales.size() != channels) return false;
     std::vector<int64_t> bias;
     if (node.input(2) != BELAY_NONE) {
-      const auto made = bias_of(node.input(2), product_scales(*x, *w, channels), false);
+      const auto made = bias_of(node.input(2), product_scales(*x, *w, channels), end->to.scales[0]);
       if (!made) return false;
       bias = *made;
     }
@@ -198,7 +193,7 @@ class Products {
       if (beta != 1) return false;
       std::vector<double> scales = product_scales(of->a, of->b, uint64_t(of->columns));
       for (double& scale : scales) scale *= double(alpha);
-      const auto made = bias_of(node.input(2), scales, !end);
+      const auto made = bias_of(node.input(2), scales, end ? end->to.scales[0] : 0);
       if (!made) return false;
       bias = *made;
     }
