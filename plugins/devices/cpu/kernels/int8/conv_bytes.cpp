@@ -336,6 +336,9 @@ bool match_table(const ClaimContext& context, uint32_t index, Match& out) {
   out.inputs.push_back(table.input(1));
   out.outputs = {table.output(0)};
   out.score = 620;
+  const auto y = context.view.shape(made), w = context.view.shape(node.input(size_t(kQLinearConv.w)));
+  if (y && w && w->size() > 1 && std::ranges::min(*y) >= 0 && std::ranges::min(*w) > 0)
+    out.cost_ns = 300 + uint64_t(double(product(*y)) * double(product(*w) / (*w)[0]) / 200);
   return true;
 }
 Status prepare_table(PatternContext& pattern) {
