@@ -71,41 +71,33 @@ class Products {
   // Sums of `terms` products of bytes with a bias of `bias` fit into 32 bits.
   static bool fits(int64_t terms, double bias = 0) { return double(terms) * 255 * 255 + bias < 2147483648.0; }
 
-  // A bias in units of scales[c] = the products' scales. Nothing where rounding it to these would change the result by
-  // more than half of `step`, the scale of the output; where step is 0, only a DQ of these units will do.
+  // A bias in units of scales[c] = the products' scales, or nothing. `step`: of the result's quantisation, beside which
+  // it may be rounded; 0: the result is floats, and only a DQ of these units will do.
   std::optional<std::vector<int64_t>> bias_of(ir::ValueId value, const std::vector<double>& scales, double step) {
-    std::vector<double> floats;
-    if (const auto from = graph_.dequantized(value)) {
-      const ir::ConstantPtr ints = graph_.constant(from->bytes);
-      if (!ints || (from->dtype != BELAY_DT_INT32 && !from->is_bytes()) || ints->count() != scales.size() ||
-          ints->dims.size() != 1 || (!from->per_tensor() && from->axis != 0))
-        return std::nullopt;
-      const auto values = ir::as_doubles(*ints);
-      if (!values) return std::nullopt;
-      for (size_t c = 0; c < scales.size(); ++c) {
-        const size_t at = from->per_tensor() ? 0 : c;
-        const double units = (*values)[c] - from->zeros[at];
-        // The product of two scales was rounded to float when the model was made.
-        const bool same = std::fabs(from->scales[at] / scales[c] - 1) < 1e-6;
-        if (step == 0 && !same && units != 0) return std::nullopt;
-        floats.push_back(units * (same ? scales[c] : from->scales[at]));
-      }
-    } else {
-      const ir::ConstantPtr given = graph_.constant(value);
-      if (step == 0 || !given || given->dtype != BELAY_DT_FLOAT32 || given->count() != scales.size() ||
-          given->dims.size() != 1)
-        return std::nullopt;
-      const auto values = ir::as_doubles(*given);
-      if (!values) return std::nullopt;
-      floats = *values;
-    }
+    const auto from = graph_.dequantized(value);
+    const ir::ConstantPtr constant = graph_.constant(from ? from->bytes : value);
+    if (!constant || constant->count() != scales.size() || constant->dims.size() != 1) return std::nullopt;
+    if (from ? from->dtype != BELAY_DT_INT32 && !from->is_bytes() : step == 0 || constant->dtype != BELAY_DT_FLOAT32)
+      return std::nullopt;
+    const auto values = ir::as_doubles(*constant);
+    if (!values) return std::nullopt;
     std::vector<int64_t> out;
     for (size_t c = 0; c < scales.size(); ++c) {
-      const double units = std::nearbyint(floats[c] / scales[c]);
-      // Also where it is no number.
-      if (!(std::fabs(units) <= 2e9) || (step > 0 && !(std::fabs(floats[c] - units * scales[c]) <= step / 2)))
-        return std::nullopt;
-      out.push_back(int64_t(units));
+      double real = (*values)[c], in_units = real / scales[c];
+      if (from) {
+        const size_t at = from->per_tensor() ? 0 : c;
+        if (at && from->axis != 0) return std::nullopt;
+        const double steps = real - from->zeros[at], ratio = from->scales[at] / scales[c];
+        const bool same = std::fabs(ratio - 1) < 1e-5;
+        if (step == 0 && !same && steps != 0) return std::nullopt;
+        real = steps * from->scales[at];
+        in_units = same ? steps : steps * ratio;
+      }
+      const double rounded = std::nearbyint(in_units);
+      if (!(std::fabs(rounded) <= 2e9)) return std::nullopt;
+      // Units of the products may be larger than the result's.
+      if (step > 0 && std::fabs(rounded * scales[c] - real) > step / 4) return std::nullopt;
+      out.push_back(int64_t(rounded));
     }
     return out;
   }
