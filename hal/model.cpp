@@ -407,6 +407,10 @@ belay_status Context::enqueue(Stream& stream, belay_event* out) {
       return hal->make({Code::kInvalidArgument, "enqueue: '" + model_.name() + "' is loaded for '" +
                                                     model_.device().name() + "', the stream is one of '" +
                                                     stream.device().name() + "'."});
+    if (stream.capturing())
+      return hal->make({Code::kFailedPrecondition,
+                        "enqueue: the stream is capturing, and a run of '" + model_.name() +
+                            "', whose memory changes from one to the next, is no part of a program."});
     if (Status good = model_.files().check(); !good.ok()) [[unlikely]]
       return hal->make(good);
     belay_event done{};

@@ -268,6 +268,11 @@ Status Operators::run(Stream& stream, const belay_op_req& req, belay_event* out)
   if (!stream.device().host_visible())
     return {Code::kUnimplemented, "Operator " + operator_name(req) + " on '" + stream.device().name() +
                                       "': the host does not see its memory; load a model for it instead."};
+  if (stream.capturing())
+    return {Code::kFailedPrecondition,
+            "Operator " + operator_name(req) +
+                ": the stream is capturing, and an operator, whose memory changes from one "
+                "run to the next, is no part of a program."};
   BELAY_ASSIGN(const EntryPtr entry, entry_for(stream.device(), req));
   BELAY_ASSIGN(std::unique_ptr<Run> run, take_run(*entry, stream));
   belay_event done{};

@@ -219,11 +219,9 @@ belay_status Recording::play(Stream& stream, const belay_binding* bindings, uint
           } else if constexpr (std::is_same_v<T, belay_copy_req>) {
             return stream.queue(
                 "copy", &event, [&](uint64_t* v) { return stream.vt().copy(&stream, &what, v); }, begun);
-          } else if constexpr (std::is_same_v<T, belay_fill_req>) {
+          } else {
             return stream.queue(
                 "fill", &event, [&](uint64_t* v) { return stream.vt().fill(&stream, &what, v); }, begun);
-          } else {
-            return stream.wait(what);
           }
         },
         step);

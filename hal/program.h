@@ -36,7 +36,7 @@ class Recording {
     void (*fn)(void*);
     void* user;
   };
-  using Step = std::variant<Node, Launch, Call, belay_copy_req, belay_fill_req, belay_event>;
+  using Step = std::variant<Node, Launch, Call, belay_copy_req, belay_fill_req>;
 
   // Of a checked request.
   static std::unique_ptr<Recording> of(const belay_program_req& req);

@@ -190,7 +190,7 @@ belay_status Stream::wait(belay_event event) {
     return hal->make({Code::kNotFound, "Wait on a stream of '" + device_->name() +
                                            "': the event's timeline " + std::to_string(event.timeline) +
                                            " is none of this runtime."});
-  if (flags() & kRecording) return record_step(event, nullptr);
+  if (flags() & kRecording) return wait_recorded(event);
   if (Timelines::device_of(event.timeline) == device_->index()) [[likely]] {
     return queue("wait", nullptr, [&](uint64_t* value) {
       const belay_status queued = vt().wait(this, event, value);
@@ -213,6 +213,27 @@ belay_status Stream::wait(belay_event event) {
   if (!instead.ok()) return hal->make(instead.status());
   if (!*instead) return BELAY_OK;
   return queue("wait", nullptr, [&](uint64_t* value) { return vt().wait(this, **instead, value); });
+}
+
+// What comes before in this stream is in the recording, or has been queued before any replay of it; of others
+// only what is reached already can be left out.
+belay_status Stream::wait_recorded(belay_event event) {
+  if (event.timeline == timeline_) return BELAY_OK;
+  const Timelines::Pin source(hal->timelines(), event.timeline);
+  if (!source) {
+    if (hal->timelines().state(event.timeline) == Timelines::State::kEnded) return BELAY_OK;
+    return hal->make({Code::kNotFound, "Wait on a stream of '" + device_->name() +
+                                           "': the event's timeline " + std::to_string(event.timeline) +
+                                           " was never made."});
+  }
+  const belay_status status = source->query(event.value);
+  if (BELAY_STATUS_CODE(status) != BELAY_UNAVAILABLE) return status;
+  hal->host().table().status_release(&hal->host().table(), status);
+  return hal->make({Code::kFailedPrecondition,
+                    "A stream of '" + device_->name() +
+                        "' is recording and cannot record a wait for operation " +
+                        std::to_string(event.value) + " of timeline " + std::to_string(event.timeline) +
+                        ": wait for it before the recording, or let the stream that replays wait."});
 }
 
 // ---- the rest

@@ -106,6 +106,7 @@ class Stream : public Object {
   // Of a status that a queueing slot gave: OK where there is room now.
   belay_status not_queued(const char* what, belay_status status, bool always_room);
   belay_status make_room(bool help);
+  belay_status wait_recorded(belay_event event);
   template <class Step>
   belay_status record_step(Step&& step, belay_event* out);
 

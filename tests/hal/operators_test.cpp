@@ -283,6 +283,21 @@ TEST_F(OperatorsTest, WithoutAnEngineOrItsEnqueueNothingRuns) {
   end(on);
 }
 
+TEST_F(OperatorsTest, ACapturingStreamTakesNone) {
+  begin();
+  Stream& on = made_stream();
+  EXPECT_CALL(*engine_, load).Times(0);
+  ASSERT_TRUE(take(vt().capture_begin(host(), &on)).ok());
+  Asked asked("Relu");
+  const Status status = operators_->run(on, asked.in({4}).out({4}).get(), nullptr);
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("the stream is capturing"));
+  belay_obj* program = nullptr;
+  ASSERT_TRUE(take(vt().capture_end(host(), &on, &program)).ok());
+  vt().program_destroy(host(), program);
+  end(on);
+}
+
 TEST_F(OperatorsTest, OperandsWithStridesGoByWayOfDenseMemory) {
   NiceDevice& on_device = add_device("mock");
   NiceStream& mock = next_stream(on_device);

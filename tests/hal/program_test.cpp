@@ -204,5 +204,32 @@ TEST_F(ProgramTest, AnEmptyProgramHasTheEventOfWhatIsQueued) {
   vt().program_destroy(host(), program_);
 }
 
+TEST_F(ProgramTest, ARecordingTakesNoWaitForWhatIsNotReached) {
+  NiceDevice& on = add_device("mock");
+  NiceStream& recorded = next_stream(on);
+  start();
+  belay_obj* one = stream(device());
+  NiceStream& source = next_stream(on);
+  belay_obj* two = stream(device());
+  source.value = 4;
+  belay_event event{};
+  ASSERT_TRUE(take(vt().record(host(), two, &event)).ok());
+  EXPECT_CALL(recorded, wait).Times(0);
+  EXPECT_CALL(source, query(4))
+      .WillOnce(Return(Status(Code::kUnavailable, "")))
+      .WillOnce(Return(Status()))
+      .WillRepeatedly(Return(Status(Code::kAborted, "It failed.")));
+  ASSERT_TRUE(take(vt().capture_begin(host(), one)).ok());
+  EXPECT_THAT(take(vt().wait(host(), one, event)).message(),
+              HasSubstr("cannot record a wait for operation 4"));
+  EXPECT_TRUE(take(vt().wait(host(), one, event)).ok());
+  EXPECT_EQ(take(vt().wait(host(), one, event)).code(), Code::kAborted);
+  belay_obj* program = nullptr;
+  ASSERT_TRUE(take(vt().capture_end(host(), one, &program)).ok());
+  vt().program_destroy(host(), program);
+  vt().stream_destroy(host(), one);
+  vt().stream_destroy(host(), two);
+}
+
 }  // namespace
 }  // namespace belay::hal

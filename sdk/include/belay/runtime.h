@@ -126,7 +126,8 @@ BELAY_API belay_status belay_context_run(belay_context*);
 BELAY_API belay_status belay_context_run_async(belay_context*, belay_completion);
 BELAY_API belay_status belay_context_output(belay_context*, uint64_t index, const belay_datum** out);
 
-/* Queues a run on a stream of the model's device, in its order; `out` (may be NULL): the event of its end. */
+/* Queues a run on a stream of the model's device, in its order; `out` (may be NULL): the event of its end. A stream that is
+ * capturing gives FAILED_PRECONDITION. */
 BELAY_API belay_status belay_context_enqueue(belay_context*, belay_obj* stream, belay_event* out);
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------------------- */
@@ -181,7 +182,7 @@ typedef struct belay_op_cache_stats {
  * may be an input's memory. Any thread. Errors: INVALID_ARGUMENT (names the operator, the operand and what the standard
  * wants, also of outputs of another type or shape than the result), UNIMPLEMENTED (no kernel for it; the shape of a result
  * depends on operands that are not constant), FAILED_PRECONDITION (no engine is configured), RESOURCE_EXHAUSTED, and those
- * of a stream. A failure of the operator itself is the stream's. */
+ * of a stream (one that is capturing gives FAILED_PRECONDITION). A failure of the operator itself is the stream's. */
 BELAY_API belay_status belay_op_run(belay_runtime*, belay_obj* stream, const belay_op_req*, belay_event* out);
 /* Prepares without running: `data` and `buffer` of operands may be NULL where they are not constant. */
 BELAY_API belay_status belay_op_prepare(belay_runtime*, belay_obj* device, const belay_op_req*);

@@ -298,6 +298,9 @@ TEST_F(OperatorsTest, WhatTheHostWouldHaveToDoFirstIsNotQueued) {
   EXPECT_EQ(strided.code(), Code::kUnimplemented);
   EXPECT_THAT(strided.message(), HasSubstr("was copied when it was set"));
   EXPECT_EQ(context.enqueue(belay::Stream()).status().code(), Code::kInvalidArgument);
+  ASSERT_TRUE(stream_.capture_begin().ok());
+  EXPECT_EQ(context.enqueue(stream_).status().code(), Code::kFailedPrecondition);
+  ASSERT_TRUE(stream_.capture_end().ok());
   const belay::Runtime other = made_runtime();
   belay::Stream foreign = other.default_device()->stream().value();
   EXPECT_THAT(context.enqueue(foreign).status().message(), HasSubstr("is loaded for 'cpu:0'"));
