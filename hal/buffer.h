@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace belay::hal {
@@ -31,6 +32,13 @@ class MappedRanges {
   uint64_t total_ = 0;
 };
 
+// Where a policy put a buffer, see Allocator.
+struct Place {
+  size_t policy = 0;
+  uint64_t segment = 0, offset = 0, cookie = 0;
+  char* host = nullptr;
+};
+
 struct Buffer : Object {
   static constexpr uint32_t kKind = BELAY_OBJ_BUFFER;
 
@@ -40,7 +48,9 @@ struct Buffer : Object {
   bool borrowed = false;  // the bytes belong to whoever lent them
   uint32_t owner = 0;     // index into the ledger's owners
 
-  uint64_t counted = 0;                  // bytes with memory of its own
+  uint64_t counted = 0;  // bytes that its owner has
+  uint64_t charged = 0;  // bytes that it takes of the device; 0 too where it lies in a segment
+  std::optional<Place> place;
   std::unique_ptr<MappedRanges> mapped;  // of a reserved buffer
 
   // Whether an operation may use the range: it is inside and has memory.

@@ -5,6 +5,7 @@
 #include <belay/kinds.hpp>
 
 #include <bit>
+#include <cstring>
 
 namespace belay::hal {
 
@@ -56,8 +57,6 @@ Status Device::check_alloc(const belay_alloc_req& req) const {
                  ".");
   if (req.access & ~uint64_t(BELAY_ACCESS_READ | BELAY_ACCESS_WRITE))
     return wrong("access is " + std::to_string(req.access) + ", want READ, WRITE, both or 0.");
-  if (req.host && !(info_.hdr.flags & BELAY_DEVICE_BINDS_HOST))
-    return wrong("host memory cannot be lent to this device; make a buffer and copy.");
   if (req.host && req.align && reinterpret_cast<uintptr_t>(req.host) % req.align)
     return wrong("the host memory lent to it is not aligned to " + std::to_string(req.align) + " bytes.");
   return {};
@@ -82,22 +81,25 @@ Status Device::take_room(const std::string& what, uint64_t bytes) {
 }
 
 template <class Make>
-Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view owner, uint64_t counted,
+Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view owner, const Bytes& bytes,
                                     Make&& make) {
-  BELAY_TRY(take_room("A buffer of " + print_bytes(req.bytes), counted));
+  const std::string what = "A buffer of " + print_bytes(req.bytes);
+  Status room = take_room(what, bytes.charged);
+  if (!room.ok() && allocator_.trim(bytes.charged)) room = take_room(what, bytes.charged);
+  BELAY_TRY(std::move(room));
   Buffer* buffer = nullptr;
   bool made_impl = false;
   try {
     buffer = hal->buffers().make(hal);
     if (!buffer) {
-      give_room(counted);
+      give_room(bytes.charged);
       return full("There is no memory for one more handle.");
     }
     belay_created made{};
     made.hdr.struct_size = sizeof made;
     if (const belay_status raw = make(&made); raw != BELAY_OK) {
       hal->buffers().drop(buffer);
-      give_room(counted);
+      give_room(bytes.charged);
       Status failed = hal->take(raw, driver_, "alloc");
       if (failed.code() == Code::kResourceExhausted) return full(failed.message());
       return failed;
@@ -106,8 +108,9 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
     made_impl = true;
     buffer->device = this;
     buffer->bytes = req.bytes;
-    buffer->counted = counted;
-    buffer->borrowed = req.host != nullptr;
+    buffer->counted = bytes.counted;
+    buffer->charged = bytes.charged;
+    buffer->borrowed = bytes.lent;
     buffer->magic = BELAY_OBJ_MAGIC;  // the driver's `map` may check it
     if (BELAY_HAS(&vt(), belay_device_vt, map)) {
       void* address = nullptr;
@@ -124,7 +127,7 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
       if (made_impl) vt().free(this, buffer);
       hal->buffers().drop(buffer);
     }
-    give_room(counted);
+    give_room(bytes.charged);
     throw;
   }
   allocations_.fetch_add(1, std::memory_order_relaxed);
@@ -134,17 +137,63 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
 
 Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner) {
   BELAY_TRY(check_alloc(req));
-  return make_buffer(req, owner, req.host ? 0 : req.bytes,
-                     [&](belay_created* made) { return vt().alloc(this, &req, made); });
+  if (req.host) return alloc_lent(req, owner);
+  BELAY_ASSIGN(const std::optional<Place> place, allocator_.place(req));
+  if (!place)
+    return make_buffer(req, owner, {req.bytes, req.bytes},
+                       [&](belay_created* made) { return vt().alloc(this, &req, made); });
+  belay_alloc_req inside = req;
+  inside.host = place->host;
+  Result<Buffer*> buffer = make_buffer(inside, owner, {req.bytes, 0},
+                                       [&](belay_created* made) { return vt().alloc(this, &inside, made); });
+  if (buffer.ok())
+    (*buffer)->place = place;
+  else
+    allocator_.release(*place);
+  return buffer;
+}
+
+// Memory of the caller's as a buffer; where a policy says so a copy, which stands for it as long as nothing
+// is written.
+Result<Buffer*> Device::alloc_lent(const belay_alloc_req& req, std::string_view owner) {
+  const auto wrong = [&](Code code, const std::string& text) {
+    return Status(code, "Buffer of " + std::to_string(req.bytes) + " bytes on '" + name_ + "': " + text);
+  };
+  BELAY_ASSIGN(const std::optional<std::string> copy, allocator_.copy_reason(req));
+  if (!copy) {
+    if (!(info_.hdr.flags & BELAY_DEVICE_BINDS_HOST))
+      return wrong(Code::kInvalidArgument,
+                   "host memory cannot be lent to this device; make a buffer and copy.");
+    return make_buffer(req, owner, {0, 0, true},
+                       [&](belay_created* made) { return vt().alloc(this, &req, made); });
+  }
+  if (req.access != BELAY_ACCESS_READ)
+    return wrong(Code::kFailedPrecondition,
+                 "host memory is not lent, because " + *copy +
+                     ", and what is written to a copy would not arrive there; make a "
+                     "buffer and copy, or ask for access READ.");
+  belay_alloc_req own = req;
+  own.host = nullptr;
+  BELAY_ASSIGN(Buffer* const buffer, alloc(own, owner));
+  if (!buffer->host && req.bytes) {
+    free(buffer);
+    return wrong(Code::kUnimplemented,
+                 "host memory is not lent, because " + *copy +
+                     ", and the host does not see this device's memory; copy on a stream.");
+  }
+  if (req.bytes) std::memcpy(buffer->host, req.host, req.bytes);
+  return buffer;
 }
 
 void Device::free(Buffer* buffer) {
   hal->ledger().remove(buffer, index_);
   Slots<Buffer>::retire(buffer);
   vt().free(this, buffer);
-  give_room(buffer->counted);
+  give_room(buffer->charged);
   live_buffers_.fetch_sub(1, std::memory_order_relaxed);
+  const std::optional<Place> place = buffer->place;
   hal->buffers().drop(buffer);
+  if (place) allocator_.release(*place);
 }
 
 Result<Buffer*> Device::reserve(const belay_alloc_req& req, std::string_view owner) {
@@ -164,7 +213,7 @@ Result<Buffer*> Device::reserve(const belay_alloc_req& req, std::string_view own
     return wrong(Code::kResourceExhausted, "there are not so many addresses.");
   whole.bytes &= ~(unit - 1);
   auto ranges = std::make_unique<MappedRanges>();
-  BELAY_ASSIGN(Buffer* const buffer, make_buffer(whole, owner, 0, [&](belay_created* made) {
+  BELAY_ASSIGN(Buffer* const buffer, make_buffer(whole, owner, {}, [&](belay_created* made) {
                  return virtual_memory_->reserve(this, &whole, made);
                }));
   buffer->mapped = std::move(ranges);
@@ -206,7 +255,7 @@ Status Device::map(Buffer& buffer, uint64_t offset, uint64_t bytes) {
     Status failed = hal->take(raw, driver_, "virtual_memory.map");
     return failed.code() == Code::kResourceExhausted ? full(failed.message()) : failed;
   }
-  buffer.counted += bytes;
+  buffer.counted += bytes, buffer.charged += bytes;
   hal->ledger().change(&buffer, int64_t(bytes));
   return {};
 }
@@ -221,7 +270,7 @@ Status Device::unmap(Buffer& buffer, uint64_t offset, uint64_t bytes) {
   BELAY_TRY(hal->take(virtual_memory_->unmap(this, &buffer, offset, bytes), driver_, "virtual_memory.unmap"));
   buffer.mapped->remove(offset, bytes);
   give_room(bytes);
-  buffer.counted -= bytes;
+  buffer.counted -= bytes, buffer.charged -= bytes;
   hal->ledger().change(&buffer, -int64_t(bytes));
   return {};
 }

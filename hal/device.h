@@ -4,6 +4,7 @@
 #include <belay/abi/driver.h>
 #include <belay/abi/hal.h>
 #include <belay/status.hpp>
+#include "hal/allocator.h"
 #include "hal/bridge.h"
 #include "hal/buffer.h"
 #include "hal/package.h"
@@ -11,6 +12,7 @@
 #include "hal/slots.h"
 #include "hal/stream.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <string>
@@ -40,6 +42,11 @@ class Device : public Object {
   // NULL: the driver has no programs.
   const belay_driver_program_vt* programs() const { return programs_; }
   Mirrors& mirrors() { return mirrors_; }
+  Allocator& allocator() { return allocator_; }
+  uint64_t alignment(uint64_t heap) const { return std::max<uint64_t>(heaps_[heap].alignment, 1); }
+  // Counts bytes against the limit. RESOURCE_EXHAUSTED begins with `what`.
+  Status take_room(const std::string& what, uint64_t bytes);
+  void give_room(uint64_t bytes) { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   // `owner` is named in messages about memory: a plugin's id, or empty for the application.
   Result<Buffer*> alloc(const belay_alloc_req& req, std::string_view owner);
@@ -73,14 +80,17 @@ class Device : public Object {
 
  private:
   Status check_alloc(const belay_alloc_req& req) const;
-  // A buffer that the driver's slot makes, called `make(&created)`; `counted`: bytes with memory of its own.
+  // What becomes of a buffer's bytes.
+  struct Bytes {
+    uint64_t counted = 0, charged = 0;  // as in Buffer
+    bool lent = false;                  // by the caller
+  };
+  // A buffer that the driver's slot makes, called `make(&created)`.
   template <class Make>
-  Result<Buffer*> make_buffer(const belay_alloc_req& req, std::string_view owner, uint64_t counted,
+  Result<Buffer*> make_buffer(const belay_alloc_req& req, std::string_view owner, const Bytes& bytes,
                               Make&& make);
+  Result<Buffer*> alloc_lent(const belay_alloc_req& req, std::string_view owner);
   Status check_range(const Buffer& buffer, const char* call, uint64_t offset, uint64_t bytes);
-  // Counts bytes against the limit. RESOURCE_EXHAUSTED begins with `what`.
-  Status take_room(const std::string& what, uint64_t bytes);
-  void give_room(uint64_t bytes) { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
   Status full(const std::string& text) const;
 
   const std::string driver_, name_;
@@ -91,6 +101,7 @@ class Device : public Object {
   const belay_driver_virtual_memory_vt* virtual_memory_ = nullptr;
   const belay_driver_native_model_vt* packages_ = nullptr;
   Mirrors mirrors_;
+  Allocator allocator_{*this};
   std::atomic<uint64_t> in_use_{0}, peak_{0}, allocations_{0};
   std::atomic<uint64_t> live_buffers_{0}, live_streams_{0}, live_programs_{0}, live_packages_{0};
 };

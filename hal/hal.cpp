@@ -56,6 +56,7 @@ Hal::Hal(core::Host& host, HalOptions options)
 
 void Hal::attach(std::vector<NamedObject> drivers, std::vector<NamedObject> policies) {
   devices_.attach(std::move(drivers));
+  policies_.attach(*this, policies);
   planner_.attach(std::move(policies));
 }
 

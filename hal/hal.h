@@ -45,6 +45,7 @@ class Hal {
   const HalOptions& options() const { return options_; }
   DeviceManager& devices() { return devices_; }
   Planner& planner() { return planner_; }
+  Policies& policies() { return policies_; }
   Timelines& timelines() { return timelines_; }
   Ledger& ledger() { return ledger_; }
   Slots<Buffer>& buffers() { return buffers_; }
@@ -92,6 +93,7 @@ class Hal {
   Slots<Stream> streams_;
   Slots<Program> programs_;
   Slots<Package> packages_;
+  Policies policies_;
   DeviceManager devices_;
   Planner planner_;
 };

@@ -39,7 +39,7 @@ typedef struct belay_hal_buffer_info {
 
 typedef struct belay_hal_memory_info { /* of one device; the slot fills */
   belay_hdr hdr;
-  uint64_t bytes, peak_bytes; /* of buffers with memory of their own, now and at most */
+  uint64_t bytes, peak_bytes; /* taken of the device, now and at most: buffers with memory of their own, segments */
   uint64_t buffers;           /* now, those over lent host memory included */
   uint64_t allocations;       /* since the device was opened */
   uint64_t limit;             /* [memory] limit; 0: none */
@@ -57,6 +57,11 @@ typedef struct belay_hal_vt {
   belay_status (*device_info)(const belay_host*, belay_obj* device, belay_device_info* inout) BELAY_NOEXCEPT;
   belay_status (*heap_info)(const belay_host*, belay_obj* device, uint64_t heap, belay_heap_info* inout) BELAY_NOEXCEPT;
 
+  /* On a device that takes host addresses as buffers, memory comes from the policies of class PLACE in [memory] policies,
+   * in their order, and from the driver where all decline. Memory that is lent (`req->host`) is asked of those of class
+   * BIND: where one says to copy, a buffer of access READ holds a copy made now, and any other gives FAILED_PRECONDITION
+   * with the reason. Errors: RESOURCE_EXHAUSTED (says who has what), INVALID_ARGUMENT, INTERNAL (a wrong place: names the
+   * policy). */
   belay_status (*buffer_create)(const belay_host*, belay_obj* device, const belay_alloc_req*, belay_obj** out)
       BELAY_NOEXCEPT;
   belay_status (*buffer_info)(const belay_host*, belay_obj* buffer, belay_hal_buffer_info* inout) BELAY_NOEXCEPT;
@@ -91,7 +96,12 @@ typedef struct belay_hal_vt {
   belay_status (*program_launch)(const belay_host*, belay_obj* program, belay_obj* stream, const belay_binding* bindings,
                                  uint64_t count, belay_event* out) BELAY_NOEXCEPT;
   void (*program_destroy)(const belay_host*, belay_obj* program) BELAY_NOEXCEPT;
+  /* From now on what is queued on the stream is recorded, not run: its events are reached at once, its memory is that of
+   * every launch. A stream records alone: a wait for an event of another stream that is not reached yet gives
+   * FAILED_PRECONDITION, because a replay could not tell the event of that time from one of its own; let the stream that
+   * launches the program wait. Errors: FAILED_PRECONDITION (it records already). */
   belay_status (*capture_begin)(const belay_host*, belay_obj* stream) BELAY_NOEXCEPT;
+  /* Gives what was recorded, as a program without bindings. Errors: FAILED_PRECONDITION (nothing is recorded). */
   belay_status (*capture_end)(const belay_host*, belay_obj* stream, belay_obj** out_program) BELAY_NOEXCEPT;
 
   /* Asks the configured policies in their order; the answer is checked (no two buffers that live at once overlap,
@@ -106,7 +116,8 @@ typedef struct belay_hal_vt {
    * until it is done with the answer. Errors: NOT_FOUND (a bare code), INVALID_ARGUMENT (nowhere to put the answer). */
   belay_status (*find)(const belay_host*, const void* address, belay_obj** out_buffer, uint64_t* out_offset)
       BELAY_NOEXCEPT;
-  /* How many operations of the stream have not ended yet. */
+  /* How many operations of the stream have not ended yet, at some moment during the call; those that failed, or did not run
+   * for a failure before them, have ended. It asks the driver a few times, so it is for watching, not for waiting. */
   belay_status (*pending)(const belay_host*, belay_obj* stream, uint64_t* out_operations) BELAY_NOEXCEPT;
   belay_status (*health)(const belay_host*, belay_obj* device, belay_health* inout) BELAY_NOEXCEPT;
   /* Errors: UNIMPLEMENTED (the driver cannot). No other call on the device meanwhile. */

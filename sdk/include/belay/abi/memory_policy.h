@@ -63,7 +63,8 @@ typedef struct belay_plan_result { /* arrays belong to the caller */
 /* ---- PLACE: dynamic allocation out of segments ------------------------------------------------------------------------ */
 typedef struct belay_place_req {
   belay_hdr hdr;
-  uint64_t bytes, align, heap;
+  uint64_t bytes, align;
+  uint64_t heap;     /* a number that the host gives to each heap of each device; a place is in a segment of that heap */
   uint64_t timeline; /* stream that will use the block first; 0: the host */
   uint64_t owner;    /* for statistics */
 } belay_place_req;
@@ -108,7 +109,8 @@ typedef struct belay_memory_policy_vt {
   belay_status (*release)(belay_obj*, uint64_t cookie, const belay_event* uses, uint64_t count) BELAY_NOEXCEPT;
   belay_status (*segment_add)(belay_obj*, uint64_t segment, uint64_t bytes, uint64_t heap) BELAY_NOEXCEPT;
   belay_status (*segment_remove)(belay_obj*, uint64_t segment) BELAY_NOEXCEPT;
-  /* Calls `each` with segments that hold nothing, until `bytes` are named. */
+  /* Calls `each` with segments that hold nothing, until `bytes` are named. The host lets no `place` of the same device run
+   * until it has removed those it wants. */
   belay_status (*trim)(belay_obj*, uint64_t bytes, void (*each)(void* user, uint64_t segment), void* user) BELAY_NOEXCEPT;
   /* BIND: r */
   belay_status (*bind)(belay_obj*, const belay_bind_req*, belay_bound*) BELAY_NOEXCEPT;

@@ -1,0 +1,265 @@
+#include "hal/allocator.h"
+
+#include "hal/hal.h"
+
+#include <algorithm>
+#include <array>
+
+namespace belay::hal {
+namespace {
+
+const belay_memory_policy_vt& table_of(const NamedObject& policy) {
+  return *static_cast<const belay_memory_policy_vt*>(policy.object->table);
+}
+
+constexpr int kMostSegmentsForOne = 4;  // that a policy may ask for before it places one buffer
+
+}  // namespace
+
+void Policies::attach(Hal& hal, const std::vector<NamedObject>& all) {
+  for (const NamedObject& policy : all) {
+    const auto& vt = table_of(policy);
+    const uint64_t serves = vt.serves(policy.object);
+    if (serves & BELAY_POLICY_PLACE) {
+      if (BELAY_HAS(&vt, belay_memory_policy_vt, place) && BELAY_HAS(&vt, belay_memory_policy_vt, release) &&
+          BELAY_HAS(&vt, belay_memory_policy_vt, segment_add) &&
+          BELAY_HAS(&vt, belay_memory_policy_vt, segment_remove) &&
+          BELAY_HAS(&vt, belay_memory_policy_vt, trim))
+        placing_.push_back(policy);
+      else
+        hal.host().misbehaved(policy.plugin, "serves PLACE, but some of its slots are null");
+    }
+    if (serves & BELAY_POLICY_BIND) {
+      if (BELAY_HAS(&vt, belay_memory_policy_vt, bind))
+        binding_.push_back(policy);
+      else
+        hal.host().misbehaved(policy.plugin, "serves BIND, but its slot is null");
+    }
+  }
+}
+
+uint64_t Allocator::heap_id(uint64_t heap) const { return uint64_t(device_.index()) << 8 | heap; }
+
+Result<std::optional<Place>> Allocator::place(const belay_alloc_req& req) {
+  const std::vector<NamedObject>& policies = device_.hal->policies().placing();
+  if (policies.empty() || !req.bytes || !device_.host_visible() ||
+      !(device_.info().hdr.flags & BELAY_DEVICE_BINDS_HOST))
+    return std::optional<Place>();
+  for (size_t i = 0; i < policies.size(); ++i) {
+    Result<std::optional<Place>> place = ask(i, req);
+    if (!place.ok())
+      return std::move(place).status().while_doing("placing " + std::to_string(req.bytes) + " bytes on '" +
+                                                   device_.name() + "' with policy '" + policies[i].name +
+                                                   "'");
+    if (*place) return place;
+  }
+  return std::optional<Place>();
+}
+
+Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req& req) {
+  Hal& hal = *device_.hal;
+  const NamedObject& policy = hal.policies().placing()[index];
+  std::array<belay_event, 32> waits{};
+  belay_place_req wanted{};
+  wanted.hdr.struct_size = sizeof wanted;
+  wanted.bytes = req.bytes;
+  wanted.align = std::max(req.align, device_.alignment(req.heap));
+  wanted.heap = heap_id(req.heap);
+  for (int segments = 0;; ++segments) {
+    belay_placed placed{};
+    placed.hdr.struct_size = sizeof placed;
+    placed.waits = waits.data();
+    placed.wait_count = waits.size();
+    Place out;
+    {
+      std::shared_lock no_trim(trimming_);
+      const belay_status raw = table_of(policy).place(policy.object, &wanted, &placed);
+      if (raw == BELAY_OK) {
+        BELAY_TRY(check(index, req, placed, out));
+      } else {
+        Status status = hal.take(raw, policy.plugin, "place");
+        if (status.code() == Code::kDeclined) return std::optional<Place>();
+        if (status.code() != Code::kNeedSegment) return status;
+      }
+    }
+    if (out.host) {
+      // The memory may still be used by what was queued before it was released.
+      for (uint64_t i = 0; i < std::min<uint64_t>(placed.wait_count, waits.size()); ++i) {
+        const Timelines::Pin stream(hal.timelines(), waits[i].timeline);
+        if (stream)
+          hal.host().table().status_release(&hal.host().table(),
+                                            stream->synchronize(waits[i].value, BELAY_FOREVER));
+      }
+      return std::optional<Place>(out);
+    }
+    if (placed.need_bytes < req.bytes || segments == kMostSegmentsForOne) {
+      hal.host().misbehaved(policy.plugin, "asks for segment after segment, or for one that is too small");
+      return Status(Code::kInternal, "It wants segment " + std::to_string(segments + 1) + ", of " +
+                                         std::to_string(placed.need_bytes) + " bytes, for this.");
+    }
+    BELAY_TRY(add_segment(index, placed.need_bytes, req.heap));
+  }
+}
+
+Status Allocator::check(size_t policy, const belay_alloc_req& req, const belay_placed& placed, Place& out) {
+  const NamedObject& named = device_.hal->policies().placing()[policy];
+  const auto wrong = [&](const std::string& why) {
+    const std::string text = "offset " + std::to_string(placed.offset) + " of segment " +
+                             std::to_string(placed.segment) + ", " + why;
+    device_.hal->host().misbehaved(named.plugin, "wrong place: " + text);
+    return Status(Code::kInternal,
+                  "It gave a wrong place: " + text + ". Take it out of [memory] policies and report this.");
+  };
+  std::lock_guard lock(mutex_);
+  const auto at = segments_.find(placed.segment);
+  if (at == segments_.end() || at->second.policy != policy || at->second.heap != req.heap)
+    return wrong("which is none of its segments in that heap");
+  Segment& segment = at->second;
+  if (placed.offset > segment.bytes || req.bytes > segment.bytes - placed.offset)
+    return wrong("which has " + std::to_string(segment.bytes) + " bytes");
+  const uint64_t align = std::max(req.align, device_.alignment(req.heap));
+  if (reinterpret_cast<uintptr_t>(segment.host + placed.offset) % align)
+    return wrong("which is not aligned to " + std::to_string(align));
+  const uint64_t end = placed.offset + req.bytes;
+  const auto next = segment.live.lower_bound(placed.offset);
+  if ((next != segment.live.end() && next->first < end) ||
+      (next != segment.live.begin() && std::prev(next)->second > placed.offset))
+    return wrong("where a buffer lives");
+  segment.live[placed.offset] = end;
+  out = {policy, placed.segment, placed.offset, placed.cookie, segment.host + placed.offset};
+  return {};
+}
+
+void Allocator::release(const Place& place) {
+  Hal& hal = *device_.hal;
+  const NamedObject& policy = hal.policies().placing()[place.policy];
+  {
+    std::lock_guard lock(mutex_);
+    segments_.at(place.segment).live.erase(place.offset);
+  }
+  const Status status =
+      hal.take(table_of(policy).release(policy.object, place.cookie, nullptr, 0), policy.plugin, "release");
+  if (!status.ok())
+    hal.host().log().error("hal",
+                           "Policy '" + policy.name + "' does not take memory back: " + status.message());
+}
+
+Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
+  Hal& hal = *device_.hal;
+  const NamedObject& policy = hal.policies().placing()[index];
+  const std::string what = "A segment of " + print_bytes(bytes);
+  Status room = device_.take_room(what, bytes);
+  if (!room.ok() && trim(bytes)) room = device_.take_room(what, bytes);
+  BELAY_TRY(std::move(room));
+  belay_alloc_req req{};
+  req.hdr.struct_size = sizeof req;
+  req.bytes = bytes;
+  req.heap = heap;
+  belay_created made{};
+  made.hdr.struct_size = sizeof made;
+  if (Status got = hal.take(device_.vt().alloc(&device_, &req, &made), device_.driver(), "alloc");
+      !got.ok()) {
+    device_.give_room(bytes);
+    return got;
+  }
+  const uint64_t id = hal.policies().next_segment();
+  Segment* segment;
+  {
+    std::lock_guard lock(mutex_);  // from here on its object stays where it is
+    segment = &segments_[id];
+    *segment = {index,   bytes, heap, {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, made.impl, {}},
+                nullptr, {}};
+  }
+  void* host = nullptr;
+  Status status = hal.take(device_.vt().map(&device_, &segment->object, &host), device_.driver(), "map");
+  segment->host = static_cast<char*>(host);
+  if (status.ok())
+    status = hal.take(table_of(policy).segment_add(policy.object, id, bytes, heap_id(heap)), policy.plugin,
+                      "segment_add");
+  if (status.ok()) return {};
+  std::lock_guard lock(mutex_);
+  free_segment(*segment);
+  segments_.erase(id);
+  return status;
+}
+
+void Allocator::free_segment(Segment& segment) {
+  device_.vt().free(&device_, &segment.object);
+  device_.give_room(segment.bytes);
+}
+
+uint64_t Allocator::trim(uint64_t bytes) {
+  Hal& hal = *device_.hal;
+  std::unique_lock nothing_is_placed(trimming_);
+  uint64_t freed = 0;
+  for (const NamedObject& policy : hal.policies().placing()) {
+    if (freed >= bytes) break;
+    std::vector<uint64_t> empty;
+    const Status asked = hal.take(table_of(policy).trim(
+                                      policy.object, bytes - freed,
+                                      [](void* user, uint64_t segment) {
+                                        static_cast<std::vector<uint64_t>*>(user)->push_back(segment);
+                                      },
+                                      &empty),
+                                  policy.plugin, "trim");
+    if (!asked.ok()) continue;
+    for (const uint64_t id : empty) {
+      std::lock_guard lock(mutex_);
+      const auto at = segments_.find(id);
+      if (at == segments_.end()) continue;  // of another device
+      if (!at->second.live.empty()) {
+        hal.host().misbehaved(policy.plugin,
+                              "gives back segment " + std::to_string(id) + ", in which buffers live");
+        continue;
+      }
+      if (!hal.take(table_of(policy).segment_remove(policy.object, id), policy.plugin, "segment_remove").ok())
+        continue;
+      freed += at->second.bytes;
+      free_segment(at->second);
+      segments_.erase(at);
+    }
+  }
+  return freed;
+}
+
+Result<std::optional<std::string>> Allocator::copy_reason(const belay_alloc_req& req) {
+  Hal& hal = *device_.hal;
+  belay_bind_req wanted{};
+  wanted.hdr.struct_size = sizeof wanted;
+  wanted.address = reinterpret_cast<uint64_t>(req.host);
+  wanted.bytes = req.bytes;
+  wanted.access = req.access ? req.access : BELAY_ACCESS_READ | BELAY_ACCESS_WRITE;
+  wanted.device_flags = device_.info().hdr.flags;
+  wanted.alignment = req.align;
+  for (const NamedObject& policy : hal.policies().binding()) {
+    StringSink reason;
+    belay_bound bound{};
+    bound.hdr.struct_size = sizeof bound;
+    bound.reason = reason.sink();
+    Status status = hal.take(table_of(policy).bind(policy.object, &wanted, &bound), policy.plugin, "bind");
+    if (status.code() == Code::kDeclined) continue;
+    if (!status.ok())
+      return std::move(status).while_doing("binding host memory with policy '" + policy.name + "'");
+    if (bound.mode == BELAY_BIND_SHARE) return std::optional<std::string>();
+    std::string why = std::move(reason).str();
+    return std::optional<std::string>(why.empty() ? "policy '" + policy.name + "' says so" : std::move(why));
+  }
+  return std::optional<std::string>();
+}
+
+void Allocator::close() {
+  Hal& hal = *device_.hal;
+  std::lock_guard lock(mutex_);
+  for (auto& [id, segment] : segments_) {
+    const NamedObject& policy = hal.policies().placing()[segment.policy];
+    const Status gone =
+        hal.take(table_of(policy).segment_remove(policy.object, id), policy.plugin, "segment_remove");
+    if (!gone.ok())
+      hal.host().log().error("hal",
+                             "Policy '" + policy.name + "' keeps a segment that ends: " + gone.message());
+    free_segment(segment);
+  }
+  segments_.clear();
+}
+
+}  // namespace belay::hal

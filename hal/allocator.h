@@ -1,0 +1,78 @@
+// hal/allocator.h: dynamic memory of a device through the configured policies.
+#pragma once
+
+#include <belay/abi/memory_policy.h>
+#include <belay/status.hpp>
+#include "hal/buffer.h"
+#include "hal/device_manager.h"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+namespace belay::hal {
+
+class Device;
+class Hal;
+
+// The policies of a runtime that serve PLACE and BIND, in their order. Borrowed; set once.
+class Policies {
+ public:
+  void attach(Hal& hal, const std::vector<NamedObject>& all);
+  const std::vector<NamedObject>& placing() const { return placing_; }
+  const std::vector<NamedObject>& binding() const { return binding_; }
+  // An id of a segment, unique over the devices that share the policies.
+  uint64_t next_segment() { return last_segment_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+ private:
+  std::vector<NamedObject> placing_, binding_;
+  std::atomic<uint64_t> last_segment_{0};
+};
+
+// Cuts buffers out of segments, which are memory of the driver, where the policies say; a policy's answer is
+// checked against what is placed already. For devices that take host addresses as buffers; on others nothing
+// is placed. Thread-safe.
+class Allocator {
+ public:
+  explicit Allocator(Device& device) : device_(device) {}
+
+  // Nothing: every policy declined, or there is none. RESOURCE_EXHAUSTED, INTERNAL (a wrong answer: names the
+  // policy), what a policy says.
+  Result<std::optional<Place>> place(const belay_alloc_req& req);
+  // No operation uses the place any more.
+  void release(const Place& place);
+  // Whether host memory may be lent as a buffer: a reason where it is to be copied instead. Nothing: no
+  // policy is asked.
+  Result<std::optional<std::string>> copy_reason(const belay_alloc_req& req);
+  // Gives segments that hold nothing back to the driver until `bytes` are free; the bytes that were.
+  uint64_t trim(uint64_t bytes);
+  // Before the device ends.
+  void close();
+
+ private:
+  struct Segment {
+    size_t policy;
+    uint64_t bytes, heap;
+    belay_obj object;  // of the driver
+    char* host;
+    std::map<uint64_t, uint64_t> live;  // begin, end of what is placed
+  };
+  Result<std::optional<Place>> ask(size_t policy, const belay_alloc_req& req);
+  Status check(size_t policy, const belay_alloc_req& req, const belay_placed& placed, Place& out);
+  Status add_segment(size_t policy, uint64_t bytes, uint64_t heap);
+  void free_segment(Segment& segment);
+  uint64_t heap_id(uint64_t heap) const;
+
+  Device& device_;
+  // Held shared from a policy's answer until it is entered, so that no segment goes between.
+  std::shared_mutex trimming_;
+  std::mutex mutex_;  // of what follows
+  std::map<uint64_t, Segment> segments_;
+};
+
+}  // namespace belay::hal
