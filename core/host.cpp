@@ -6,7 +6,9 @@
 #include "core/config/value.h"
 #include "core/host_slots.h"
 
+#include <chrono>
 #include <set>
+#include <thread>
 
 namespace belay::core {
 namespace {
@@ -64,6 +66,7 @@ Status Host::prepare(const std::vector<std::string>& plugin_dirs, bool standard_
                         .config_dirs = strings(config_.get("runtime.plugin_dirs")),
                         .allow_insecure = config_.get("runtime.allow_insecure").as_bool(),
                         .standard_dirs = standard_plugin_dirs};
+  strikes_ = uint64_t(config_.get("runtime.strikes").as_int());
   for (const std::string& id : named) {
     const std::string path = "plugin.\"" + id + "\".path";
     if (!config_.get(path).set()) continue;
@@ -128,12 +131,21 @@ Host::~Host() {
   }
   if (const Status status = shutdown(std::chrono::seconds(10)); !status.ok())
     log_.error("core", status.message());
+  bool zombies = false;
   for (auto& [id, table] : tables_) {
     table->live = false;
     if (!plugins_ || !plugins_->zombie(id)) continue;
-    executor_.abandon();                 // one of its tasks may never end
-    static_cast<void>(table.release());  // and it may still call: its table stays for ever
+    zombies = true;
+    // What it is inside of at this moment ends first; what it calls later is refused by its table.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (table->inside > 0 && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    static_cast<void>(table.release());  // it may still call: its table stays for ever
   }
+  if (!zombies) return;
+  executor_.abandon();                                // one of its tasks may never end
+  static_cast<void>(layer_.release());                // it may still have what that gave
+  static_cast<void>(new Config(std::move(config_)));  // NOLINT: and read its configuration
 }
 
 void Host::add_kind(const TableShape& kind) { objects_.add_kind(kind); }
@@ -185,10 +197,9 @@ uint64_t Host::misbehaved(std::string_view plugin, std::string_view reason) {
   const uint64_t count = ++table_for(std::string(plugin)).misbehaved;
   const std::string line =
       "plugin " + quote(plugin) + " broke a rule (" + std::to_string(count) + "): " + std::string(reason);
-  if (count == 3)
-    log_.error("core", line + " - the third time; do not trust what it does");
-  else
-    log_.warning("core", line);
+  const bool ends = count == strikes_ && plugins_ && plugins_->end_later(plugin, line);
+  ends ? log_.error("core", line + " - it is ended; [runtime] strikes says after how many")
+       : log_.warning("core", line);
   return count;
 }
 
@@ -201,6 +212,8 @@ HostTable& Host::table_for(const std::string& plugin) {
     table->host = this;
     table->user = user_.load();
     table->plugin = plugin;
+    if (const Value limit = config_.get("plugin.\"" + plugin + "\".memory_limit"); limit.set())
+      table->memory.limit = uint64_t(limit.as_int());
     table->logger = plugin.empty() ? "host" : "plugin." + plugin;
   }
   return *table;

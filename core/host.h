@@ -18,6 +18,7 @@
 #include "core/base/executor.h"
 #include "core/base/fork_guard.h"
 #include "core/base/log.h"
+#include "core/base/memory_account.h"
 #include "core/config/config.h"
 #include "core/objects.h"
 #include "core/plugin_loader.h"
@@ -44,9 +45,10 @@ struct HostTable {
   std::string plugin;       // id; empty: the host's own table
   std::string logger;       // "plugin.cpu"
   TaskCount tasks;
-  std::atomic<uint64_t> blocks, block_bytes;  // alloc minus free
+  MemoryAccount memory;
   std::atomic<uint64_t> misbehaved;
-  std::atomic<bool> live;  // false: closed, every slot refuses
+  std::atomic<uint64_t> inside;  // calls that have not returned
+  std::atomic<bool> live;        // false: closed, every slot refuses
 };
 inline HostTable& table_of(const belay_host* host) {
   return *reinterpret_cast<HostTable*>(const_cast<belay_host*>(host));
@@ -54,6 +56,17 @@ inline HostTable& table_of(const belay_host* host) {
 // What Host::set_user was given: two loads, fit for a hot path.
 inline void* user_of(const belay_host* host) { return table_of(host).user.load(std::memory_order_relaxed); }
 inline std::string_view plugin_of(const belay_host* host) { return table_of(host).plugin; }
+
+// What offers services from above the core. It outlives the plugins and ends before the executor.
+class ServiceLayer {
+ public:
+  virtual ~ServiceLayer() = default;
+  // Takes back what a plugin has left when it is closed, and says what it was: "a pinned block of 4096
+  // bytes".
+  virtual std::vector<std::string> take_back(HostTable& plugin) = 0;
+  // Whether a failure is ordered at this point of a plugin.
+  virtual Status fault(const HostTable& plugin, std::string_view point) = 0;
+};
 
 struct HostOptions {
   Config config = {};  // layers added, not checked
@@ -79,6 +92,9 @@ class Host {
   // What plugins get from get_service(id); the table outlives the host. ALREADY_EXISTS. Before start().
   Status add_service(const std::string& id, const void* table);
   void set_user(void* user);  // before start()
+  // What stands behind the tables that were added. Before start().
+  void set_layer(std::unique_ptr<ServiceLayer> layer) { layer_ = std::move(layer); }
+  ServiceLayer* layer() const { return layer_.get(); }
 
   // Adds a plugin that the configuration does not name: by key "belay.driver/1:cpu", kind or id. Its
   // configuration is checked now. NOT_FOUND, INVALID_ARGUMENT; `why` begins the message. Before start().
@@ -103,7 +119,8 @@ class Host {
   // A status that a slot of `plugin` returned, taken over. An unknown code or a foreign handle becomes
   // INTERNAL and is counted as misbehaviour of the plugin.
   Status take(belay_status raw, std::string_view plugin, std::string_view slot);
-  // Counts, logs; three strikes are logged as an error. Gives the count.
+  // Logs that a plugin broke a rule and counts it; the strike that is one too many ends the plugin, as soon
+  // as nothing else loads or ends. Gives the count.
   uint64_t misbehaved(std::string_view plugin, std::string_view reason);
 
   // FAILED_PRECONDITION in a forked child.
@@ -132,6 +149,7 @@ class Host {
   Schema schema_;
   Log log_;
   Executor executor_;
+  std::unique_ptr<ServiceLayer> layer_;
   std::unique_ptr<ServiceRegistry> services_;
   Objects objects_;
   std::unique_ptr<PluginLoader> plugins_;
@@ -141,6 +159,7 @@ class Host {
   std::atomic<void*> user_{nullptr};
   HostTable* own_ = nullptr;
   std::set<std::string> checked_;  // plugins whose configuration was
+  uint64_t strikes_ = 0;           // that end a plugin; 0: none does
   bool down_ = false;
 };
 

@@ -1,55 +1,27 @@
 #include "core/host_slots.h"
 
-#include "core/base/status_table.h"
 #include "core/base/text.h"
-#include "core/host.h"
-#include "core/slot_call.h"
+#include "core/host_call.h"
 
-#include <malloc.h>
 #include <chrono>
 #include <cstdlib>
-#include <type_traits>
 
 namespace belay::core {
 namespace {
 
-// Why a plugin may not call now; ok when it may.
-Status check_call(const belay_host* host) {
-  const HostTable& table = table_of(host);
-  if (!table.live)
-    return {Code::kFailedPrecondition,
-            "Plugin " + quote(table.plugin) + " is closed and may not call the host."};
-  if (SlotCall::forbidden())
-    return {Code::kFailedPrecondition,
-            "The host may not be called inside " + std::string(SlotCall::current->slot) + "."};
-  return table.host->check_process();
-}
-
-belay_status give(const belay_host* host, const Status& status) {
-  return status.ok() ? BELAY_OK
-                     : make_status(uint32_t(status.code()), status.message(), table_of(host).plugin);
-}
-
-// The body of a slot; nothing that it throws leaves the host.
-template <class Body>
-auto slot(const belay_host* host, Body&& body) noexcept -> std::invoke_result_t<Body, HostTable&> {
-  using R = std::invoke_result_t<Body, HostTable&>;
-  try {
-    const Status allowed = check_call(host);
-    if (allowed.ok()) return body(table_of(host));
-    if constexpr (std::is_same_v<R, belay_status>) return give(host, allowed);
-  } catch (const std::exception& error) {
-    if constexpr (std::is_same_v<R, belay_status>) return make_status(BELAY_RESOURCE_EXHAUSTED, error.what());
-  }
-  if constexpr (!std::is_void_v<R>) return R{};
-}
-
 const void* get_service(const belay_host* host, belay_str id) {
-  return slot(host, [&](HostTable& table) { return table.host->service(to_view(id)); });
+  return host_call<const void*>(host, [&](HostTable& table) {
+    const void* const service = table.host->service(to_view(id));
+    if (!service)
+      table.host->log().info(table.logger, "this host (belay " BELAY_VERSION ") has no service " +
+                                               quote(to_view(id).substr(0, 64)) +
+                                               ", which the plugin asked for");
+    return service;
+  });
 }
 
 void log(const belay_host* host, uint32_t level, belay_str message) {
-  slot(host, [&](HostTable& table) {
+  host_call<void>(host, [&](HostTable& table) {
     const Level at = level <= BELAY_LOG_CRITICAL ? Level(level) : Level::kError;
     table.host->log().write(table.logger, at, to_view(message));
   });
@@ -61,107 +33,136 @@ belay_status status_make(const belay_host* host, uint32_t code, belay_str messag
   return make_status(code, to_view(message), table_of(host).plugin);
 }
 
+// Stands before every block, so that a wrong pointer is known as one.
+struct alignas(32) BlockHead {
+  uint64_t magic;
+  HostTable* owner;
+  uint64_t bytes;  // with the head and what aligns it
+  void* begin;
+};
+constexpr uint64_t kBlockMagic = 0x6b636f6c62796c62;
+
 void* alloc(const belay_host* host, uint64_t bytes, uint64_t align) {
-  return slot(host, [&](HostTable& table) -> void* {
+  return host_call<void*>(host, [&](HostTable& table) -> void* {
     if (align == 0 || (align & (align - 1)) != 0 || align > 1u << 30) {
       table.host->misbehaved(table.plugin,
                              "alloc with alignment " + std::to_string(align) + ", want a power of two");
       return nullptr;
     }
-    if (bytes > uint64_t(PTRDIFF_MAX)) return nullptr;
-    void* block = nullptr;
-    if (posix_memalign(&block, std::max<uint64_t>(align, sizeof(void*)), std::max<uint64_t>(bytes, 1)) != 0)
+    if (ServiceLayer* layer = table.host->layer(); layer && !layer->fault(table, "alloc").ok())
       return nullptr;
-    ++table.blocks;
-    table.block_bytes += malloc_usable_size(block);
+    const uint64_t unit = std::max<uint64_t>(align, sizeof(BlockHead));
+    if (bytes > uint64_t(PTRDIFF_MAX) - unit || !table.memory.charge(unit + bytes)) return nullptr;
+    void* begin = nullptr;
+    if (posix_memalign(&begin, unit, unit + bytes) != 0) {
+      table.memory.discharge(unit + bytes);
+      return nullptr;
+    }
+    char* const block = static_cast<char*>(begin) + unit;
+    new (block - sizeof(BlockHead))
+        BlockHead{kBlockMagic ^ uint64_t(uintptr_t(block)), &table, unit + bytes, begin};
     return block;
   });
 }
 
-void free_block(const belay_host* host, void* block) {  // allowed everywhere: a destroy may free
+// Allowed everywhere, since a destroy may free.
+void free_block(const belay_host* host, void* block) noexcept try {
   if (!block) return;
-  HostTable& table = table_of(host);
-  --table.blocks;
-  table.block_bytes -= malloc_usable_size(block);
-  std::free(block);
+  const InsideHost inside(host);
+  const auto broke = [&](const std::string& how) {
+    if (inside.table.live) inside.table.host->misbehaved(inside.table.plugin, how);
+  };
+  BlockHead* const head = reinterpret_cast<BlockHead*>(static_cast<char*>(block) - sizeof(BlockHead));
+  if (uintptr_t(block) % alignof(BlockHead) != 0 || head->magic != (kBlockMagic ^ uint64_t(uintptr_t(block))))
+    return broke("free of memory that alloc of this host did not give, or that was freed before");
+  HostTable* const owner = head->owner;
+  head->magic = 0;
+  owner->memory.discharge(head->bytes);
+  std::free(head->begin);
+  if (owner != &inside.table) broke("free of memory of plugin " + quote(owner->plugin));
+} catch (...) {  // no memory for the report
 }
 
 uint64_t now_ns(const belay_host*) {
   return uint64_t(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
-void misbehave(const belay_host* host, belay_str reason) {
-  slot(host, [&](HostTable& table) {
-    table.host->misbehaved(table.plugin, "reported by it: " + printable(to_view(reason).substr(0, 1024)));
+void misbehave(const belay_host* host, belay_str who, belay_str reason) {
+  host_call<void>(host, [&](HostTable& table) {
+    Host& self = *table.host;
+    std::string plugin(to_view(who));
+    if (const Result<Service> service = self.services().find(plugin); service.ok()) plugin = service->plugin;
+    const std::string by = table.plugin.empty() ? "the application" : "plugin " + quote(table.plugin);
+    const std::string text = printable(to_view(reason).substr(0, 1024)) + " (reported by " + by + ")";
+    if (self.plugins().catalog().find(plugin))
+      self.misbehaved(plugin, text);
+    else
+      self.log().warning("core", quote(printable(to_view(who).substr(0, 200))) + " broke a rule: " + text);
   });
 }
 
 // ---- executor
-Executor::Task task_of(const std::string& plugin, void (*task)(void*), void* user, Host& host) {
-  return [&host, plugin, task, user] {
-    const Status thrown = call_slot(plugin.c_str(), "a task", false, [&] { task(user); });
+// Ends with an error where there is no task.
+Result<Executor::Task> task_of(HostTable& table, uint32_t domain, const char* what, void (*task)(void*),
+                               void* user) {
+  if (!task) return Status(Code::kInvalidArgument, std::string(what) + " was given no task.");
+  return Executor::Task([&host = *table.host, plugin = table.plugin, domain, task, user] {
+    const Status thrown = call_slot(plugin.c_str(), "a task", domain, [&] { task(user); });
     if (!thrown.ok()) host.misbehaved(plugin, thrown.message());
-  };
-}
-
-Status no_task(const char* what) {
-  return {Code::kInvalidArgument, std::string(what) + " was given no task."};
+  });
 }
 
 belay_status post(const belay_host* host, void (*task)(void*), void* user) {
-  return slot(host, [&](HostTable& table) {
-    if (!task) return give(host, no_task("post"));
-    return give(host,
-                table.host->executor().post(table.tasks, task_of(table.plugin, task, user, *table.host)));
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
+    BELAY_ASSIGN(Executor::Task run, task_of(table, BELAY_THREAD_IO, "post", task, user));
+    return table.host->executor().post(table.tasks, std::move(run));
   });
 }
 
 belay_status post_blocking(const belay_host* host, void (*task)(void*), void* user) {
-  return slot(host, [&](HostTable& table) {
-    if (!task) return give(host, no_task("post_blocking"));
-    return give(host, table.host->executor().post_blocking(table.tasks,
-                                                           task_of(table.plugin, task, user, *table.host)));
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
+    BELAY_ASSIGN(Executor::Task run, task_of(table, BELAY_THREAD_LONG, "post_blocking", task, user));
+    return table.host->executor().post_blocking(table.tasks, std::move(run));
   });
 }
 
 belay_status timer(const belay_host* host, uint64_t delay_ns, uint64_t period_ns, void (*task)(void*),
                    void* user, uint64_t* out_id) {
-  return slot(host, [&](HostTable& table) {
-    if (!task) return give(host, no_task("timer"));
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
     const auto span = [](uint64_t ns) { return std::chrono::nanoseconds(std::min(ns, uint64_t(INT64_MAX))); };
-    const auto id = table.host->executor().timer(table.tasks, span(delay_ns), span(period_ns),
-                                                 task_of(table.plugin, task, user, *table.host));
-    if (!id.ok()) return give(host, id.status());
-    if (out_id) *out_id = *id;
-    return belay_status(BELAY_OK);
+    BELAY_ASSIGN(Executor::Task run, task_of(table, BELAY_THREAD_IO, "timer", task, user));
+    BELAY_ASSIGN(const uint64_t id,
+                 table.host->executor().timer(table.tasks, span(delay_ns), span(period_ns), std::move(run)));
+    if (out_id) *out_id = id;
+    return {};
   });
 }
 
 void cancel(const belay_host* host, uint64_t id) {
-  slot(host, [&](HostTable& table) { table.host->executor().cancel(id); });
+  host_call<void>(host, [&](HostTable& table) { table.host->executor().cancel(id); });
 }
 
 // ---- registry
 belay_status acquire(const belay_host* host, belay_str key, belay_lease* out) {
-  return slot(host, [&](HostTable& table) {
-    if (!out) return give(host, Status(Code::kInvalidArgument, "acquire was given no belay_lease to fill."));
-    Result<Lease> lease = table.host->objects().acquire(to_view(key), table.plugin);
-    if (!lease.ok()) return give(host, lease.status());
-    out->object = lease->object();
-    out->id = lease->release();
-    return belay_status(BELAY_OK);
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
+    if (!out) return {Code::kInvalidArgument, "acquire was given no belay_lease to fill."};
+    BELAY_ASSIGN(Lease lease, table.host->objects().acquire(to_view(key), table.plugin));
+    out->object = lease.object();
+    out->id = lease.release();
+    return {};
   });
 }
 
 void release(const belay_host* host, uint64_t id) {  // allowed in destroy too
-  if (table_of(host).live) table_of(host).host->objects().release(id);
+  const InsideHost inside(host);
+  if (inside.table.live) inside.table.host->objects().release(id);
 }
 
 belay_status enumerate(const belay_host* host, belay_str kind, void (*each)(void*, belay_str), void* user) {
-  return slot(host, [&](HostTable& table) {
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
     for (const Service& service : table.host->services().candidates(to_view(kind)))
       each(user, to_str(service.key()));
-    return belay_status(BELAY_OK);
+    return {};
   });
 }
 
@@ -171,6 +172,16 @@ constexpr belay_registry_vt kRegistry = {
     {sizeof(belay_registry_vt), 0, nullptr}, acquire, release, enumerate};
 
 }  // namespace
+
+Status check_call(const HostTable& table) {
+  if (!table.live)
+    return {Code::kFailedPrecondition,
+            "Plugin " + quote(table.plugin) + " is closed and may not call the host."};
+  if (SlotCall::forbidden())
+    return {Code::kFailedPrecondition,
+            "The host may not be called inside " + std::string(SlotCall::current->slot) + "."};
+  return table.host->check_process();
+}
 
 belay_host host_slots() {
   return {.hdr = {sizeof(belay_host), 0, nullptr},

@@ -67,7 +67,7 @@ struct Objects::State {
     belay_created created{{sizeof created, 0, nullptr}, nullptr, nullptr};
     belay_status raw = BELAY_OK;
     const std::string key = service.key();
-    const Status thrown = call_slot(service.plugin.c_str(), "create", false, [&] {
+    const Status thrown = call_slot(service.plugin.c_str(), "create", BELAY_THREAD_SERIAL, [&] {
       raw = service.component->create(ctx, host.config().plugin_config(service.plugin), &created);
     });
     if (!thrown.ok()) {
@@ -221,8 +221,8 @@ Status Objects::withdraw(const std::string& plugin, std::chrono::nanoseconds dea
   lock.unlock();
   std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.order > b.order; });
   for (State::Entry& entry : own) {
-    const Status thrown =
-        call_slot(plugin.c_str(), "destroy", true, [&] { destroy_object(*entry.shape, entry.object.get()); });
+    const Status thrown = call_slot(plugin.c_str(), "destroy", BELAY_THREAD_DESTROY,
+                                    [&] { destroy_object(*entry.shape, entry.object.get()); });
     entry.object->magic = BELAY_OBJ_DEAD;
     if (!thrown.ok()) state.host.misbehaved(plugin, thrown.message());
   }

@@ -1,62 +1,28 @@
 #include "core/plugin_loader.h"
 
+#include "core/base/bounded_call.h"
 #include "core/base/process_state.h"
+#include "core/base/shared_library.h"
 #include "core/base/text.h"
 #include "core/discovery/plugin_file.h"
 #include "core/discovery/plugin_order.h"
 #include "core/host.h"
-#include "core/shared_library.h"
+#include "core/plugin_opening.h"
 #include "core/slot_call.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <tuple>
 
 namespace belay::core {
 namespace {
 
-constexpr uint64_t kMostComponents = 1024;
-constexpr auto kFailedStartDeadline = std::chrono::seconds(5);
-
-// All that the host reads of the table, before it calls anything in it.
-Status check_plugin_table(const belay_plugin* api, const Manifest& manifest, const std::string& who) {
-  const auto bad = [&](const std::string& why) {
-    return Status(Code::kInternal, who + " is built wrongly: " + why + ".");
-  };
-  constexpr uint64_t kWanted = offsetof(belay_plugin, get_extension) + sizeof(void*);
-  if (api->hdr.struct_size < kWanted || api->hdr.struct_size > 65536)
-    return bad("struct_size of its table is " + std::to_string(api->hdr.struct_size) + ", want " +
-               std::to_string(kWanted) + " to 65536");
-  if (to_view(api->id) != manifest.id)
-    return bad("its table has the id " + quote(to_view(api->id).substr(0, 64)) + ", its manifest " +
-               quote(manifest.id));
-  if (!api->open || !api->close)
-    return bad(std::string("required slot ") + (api->open ? "close" : "open") + " is null");
-  if (api->component_count == 0 || api->component_count > kMostComponents || !api->components)
-    return bad("it has " + std::to_string(api->component_count) + " components, want 1 to " +
-               std::to_string(kMostComponents));
-  std::vector<std::string> keys, declared;
-  for (uint64_t i = 0; i < api->component_count; ++i) {
-    const belay_component* component = api->components[i];
-    if (!component || component->hdr.struct_size < sizeof(belay_component) ||
-        component->hdr.struct_size > 65536)
-      return bad("component " + std::to_string(i) + " is null or has a wrong struct_size");
-    const size_t slash = to_view(component->kind).find('/');
-    if (slash == std::string_view::npos || !valid_id(to_view(component->kind).substr(0, slash)) ||
-        !valid_id(to_view(component->name)))
-      return bad("component " + std::to_string(i) + " has no proper kind and name");
-    keys.push_back(to_string(component->kind) + ":" + to_string(component->name));
-    if (!component->create) return bad("required slot create of component " + keys.back() + " is null");
-  }
-  if (manifest.components.empty()) return {};  // no manifest: nothing was promised
-  for (const ManifestComponent& component : manifest.components) declared.push_back(component.key());
-  std::sort(keys.begin(), keys.end());
-  std::sort(declared.begin(), declared.end());
-  return keys == declared
-             ? Status()
-             : bad("it has the components " + joined(keys) + ", its manifest says " + joined(declared));
-}
+constexpr auto kEndDeadline = std::chrono::seconds(5);  // of a plugin that did not start, or broke rules
+constexpr auto kCloseDeadline = std::chrono::seconds(2);
+using Nanoseconds = std::chrono::nanoseconds;
 
 }  // namespace
 
@@ -71,10 +37,11 @@ struct PluginLoader::Plugin {
   PluginState state = PluginState::kFound;
   std::string reason;  // of a failure
   bool needed = false;
-  SharedLibrary library;
+  std::shared_ptr<SharedLibrary> library;
   const belay_plugin* api = nullptr;
   belay_ctx* ctx = nullptr;
   HostTable* table = nullptr;
+  bool stuck = false;  // a slot has not returned
   const Manifest& manifest() const { return found->manifest; }
   const char* id() const { return found->manifest.id.c_str(); }
 };
@@ -95,10 +62,27 @@ struct PluginLoader::State {
   mutable std::mutex mutex;  // of what list() reads: state, reason, needed
   std::map<std::string, std::unique_ptr<Plugin>, std::less<>> plugins;
   std::vector<Plugin*> opened;  // in order
+  std::mutex enders_mutex;
+  std::vector<std::thread> enders;  // each ends a plugin that broke rules
+  bool down = false;                // no more of them
+
+  void join() {
+    std::vector<std::thread> all;
+    {
+      std::lock_guard lock(enders_mutex);
+      down = true;
+      all.swap(enders);
+    }
+    for (std::thread& thread : all) thread.join();
+  }
 
   void set(Plugin& plugin, PluginState state, const std::string& reason = {}) {
     std::lock_guard lock(mutex);
     plugin.state = state, plugin.reason = reason;
+  }
+  // A zombie may be tried again, unless a slot of it has not returned.
+  bool may_end(const Plugin& plugin) const {
+    return running(plugin) || (plugin.state == PluginState::kZombie && !plugin.stuck);
   }
   bool running(const Plugin& plugin) const {
     return plugin.state == PluginState::kActive || plugin.state == PluginState::kOpen;
@@ -111,75 +95,86 @@ struct PluginLoader::State {
     return status;
   }
 
-  Status load_file(Plugin& plugin) {
-    const Manifest& manifest = plugin.manifest();
-    const std::string who = "plugin " + quote(manifest.id);
-    if (!plugin.found->refused.ok()) return plugin.found->refused;
-    BELAY_TRY(check_same_file(plugin.found->file, plugin.found->device, plugin.found->inode));
-    BELAY_TRY(plugin.library.open(plugin.found->file));
-    BELAY_TRY(check_same_file(plugin.found->file, plugin.found->device, plugin.found->inode));
-    BELAY_ASSIGN(void* const address, plugin.library.symbol(BELAY_ENTRY_NAME));
-    plugin.table = &host.table_for(manifest.id);
-    belay_handshake hands{{sizeof hands, 0, nullptr}, BELAY_ABI_MINOR, 0, 0, 0, 0};
-    const belay_plugin* api = nullptr;
-    BELAY_TRY(call_slot(plugin.id(), BELAY_ENTRY_NAME, true, [&] {
-      api = reinterpret_cast<belay_entry_fn>(address)(&plugin.table->abi, &hands);
-    }));
-    const std::string abi = std::to_string(BELAY_ABI_MAJOR) + "." + std::to_string(hands.plugin_minor);
-    if (hands.needs != 0)  // this host has no feature bits yet, so it cannot know their names
-      return {Code::kUnimplemented, who + " refused: needs feature bits " + std::to_string(hands.needs) +
-                                        " of ABI " + abi + ", this host has minor " +
-                                        std::to_string(BELAY_ABI_MINOR) + " - install a newer host"};
-    if (!api)
-      return {Code::kUnimplemented,
-              who + " refused: it says that it cannot work with this host (ABI " + host_abi() + ")"};
-    if (hands.layout != BELAY_ABI_LAYOUT)
-      return {Code::kUnimplemented, who + " refused: built for layout " + std::to_string(hands.layout) +
-                                        " of ABI " + abi + ", this host has layout " +
-                                        std::to_string(BELAY_ABI_LAYOUT) +
-                                        " - build it again with the headers of this host"};
-    BELAY_TRY(check_plugin_table(api, manifest, who));
-    plugin.api = api;
-    set(plugin, PluginState::kLoaded);
-    return {};
+  // Runs code of the plugin; false: it has not returned by the deadline, and the plugin is a zombie now.
+  bool bounded(Plugin& plugin, const char* slot, Nanoseconds deadline, std::function<void()> body) {
+    const auto late = [&](std::chrono::seconds time) {
+      host.log().warning("core", "plugin " + quote(plugin.id()) + ": " + slot + " has been running for " +
+                                     std::to_string(time.count()) + " s");
+    };
+    if (call_bounded(std::move(body), deadline, late)) return true;
+    plugin.stuck = true;
+    plugin.table->live = false;  // it may go on, but not with this host
+    host.services().remove_all(plugin.id());
+    host.objects().revoke(plugin.id());
+    return false;
+  }
+  Status stuck(Plugin& plugin, const char* slot, Nanoseconds deadline) {
+    const Status status(
+        Code::kDeadlineExceeded,
+        "plugin " + quote(plugin.id()) + ": " + slot + " has not returned after " +
+            std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(deadline).count()) +
+            " ms. It stays mapped.");
+    set(plugin, PluginState::kZombie, status.message());
+    host.log().error("core", status.message());
+    return status;
+  }
+  Nanoseconds init_deadline() const {
+    return Nanoseconds(host.config().get("runtime.init_deadline").as_int());
   }
 
   Status open(Plugin& plugin) {
-    belay_status raw = BELAY_OK;
-    plugin.table->live = true;
+    if (!plugin.found->refused.ok()) return plugin.found->refused;
+    plugin.table = &host.table_for(plugin.manifest().id);
     plugin.table->tasks.closed = false;
-    Status status = call_slot(plugin.id(), "open", false, [&] {
-      raw = plugin.api->open(&plugin.table->abi, host.config().plugin_config(plugin.id()), &plugin.ctx);
-    });
-    if (status.ok()) status = host.take(raw, plugin.id(), "open");
+    const Value listed = host.config().get("plugin.\"" + plugin.manifest().id + "\".use");
+    std::vector<std::string> use;
+    for (uint64_t i = 0; i < listed.count(); ++i) use.emplace_back(listed.at(i).as_string());
+    const auto opening = std::make_shared<PluginOpening>(*plugin.found, *plugin.table,
+                                                         host.config().plugin_config(plugin.id()));
+    set(plugin, PluginState::kLoaded);
+    const Nanoseconds deadline = init_deadline();
+    if (!bounded(plugin, "open", deadline,
+                 [opening, use, all = !listed.set()] { opening->run(all ? nullptr : &use); }))
+      return stuck(plugin, "open", deadline);
+    plugin.library = opening->library;
+    report_changes(plugin, "loading", opening->changes);
+    if (!opening->loaded.ok()) {
+      if (plugin.library->is_open()) plugin.library->close();  // nothing of it ran but its constructors
+      return opening->loaded;
+    }
+    plugin.api = opening->api, plugin.ctx = opening->ctx;
+    Status status = opening->thrown.ok() ? host.take(opening->raw, plugin.id(), "open") : opening->thrown;
     if (!status.ok()) {
       report_leaks(plugin);
       return std::move(status).while_doing("opening plugin " + quote(plugin.id()));
     }
     set(plugin, PluginState::kOpen);
     opened.push_back(&plugin);
-    return register_components(plugin);
+    status = register_components(plugin, *opening, use);
+    if (!status.ok()) abort(plugin);
+    return status;
   }
 
-  Status register_components(Plugin& plugin) {
-    const Value use = host.config().get("plugin.\"" + plugin.manifest().id + "\".use");
+  Status register_components(Plugin& plugin, const PluginOpening& opening,
+                             const std::vector<std::string>& use) {
     std::vector<Service> services;
     std::vector<std::string> keys;
     for (uint64_t i = 0; i < plugin.api->component_count; ++i) {
       Service service{
           .component = plugin.api->components[i], .plugin = plugin.manifest().id, .file = plugin.found->file};
-      keys.push_back(service.key());
-      bool wanted = !use.set();
-      for (uint64_t u = 0; u < use.count(); ++u) wanted |= use.at(u).as_string() == keys.back();
-      if (!wanted) continue;
+      const PluginOpening::Scored& scored = opening.scores[i];
+      keys.push_back(scored.key);
+      if (!scored.asked) continue;
       for (const ManifestComponent& component : plugin.manifest().components)
-        if (component.key() == keys.back()) service.priority = component.priority;
-      BELAY_TRY(score(plugin, service));
+        if (component.key() == scored.key) service.priority = component.priority;
+      BELAY_TRY(scored.thrown);
+      BELAY_TRY(host.take(scored.raw, plugin.id(), "score"));
+      service.score = std::min<uint64_t>(scored.score, 1000);
+      service.reason = printable(scored.reason);
       services.push_back(std::move(service));
     }
-    for (uint64_t u = 0; u < use.count(); ++u)
-      if (const std::string key(use.at(u).as_string());
-          std::find(keys.begin(), keys.end(), key) == keys.end())
+    for (const std::string& key : use)
+      if (std::find(keys.begin(), keys.end(), key) == keys.end())
         return {Code::kInvalidArgument,
                 "config " + host.config().where("plugin.\"" + plugin.manifest().id + "\".use") + ": plugin " +
                     quote(plugin.id()) + " offers no " + quote(key) + did_you_mean(key, keys) +
@@ -189,36 +184,51 @@ struct PluginLoader::State {
     return {};
   }
 
-  Status score(Plugin& plugin, Service& service) {
-    if (!service.component->score) return {};
-    StringSink reason;
-    belay_score score{{sizeof score, 0, nullptr}, 0, reason.sink()};
-    belay_status raw = BELAY_OK;
-    BELAY_TRY(
-        call_slot(plugin.id(), "score", false, [&] { raw = service.component->score(plugin.ctx, &score); }));
-    BELAY_TRY(host.take(raw, plugin.id(), "score"));
-    service.score = std::min<uint64_t>(score.score, 1000);
-    service.reason = printable(reason.text());
-    return {};
+  // Runs a slot that may block, such as start, and gives what it says.
+  Status run_slot(Plugin& plugin, const char* slot, uint32_t domain, Nanoseconds deadline,
+                  std::function<belay_status(const belay_plugin*, belay_ctx*)> call) {
+    struct Answer {
+      Status thrown;
+      belay_status raw = BELAY_OK;
+      std::vector<std::string> changes;
+    };
+    const auto answer = std::make_shared<Answer>();
+    if (!bounded(plugin, slot, deadline,
+                 [answer, slot, domain, call, &table = *plugin.table, api = plugin.api, ctx = plugin.ctx] {
+                   const ProcessState before;
+                   answer->thrown =
+                       call_slot(table.plugin.c_str(), slot, domain, [&] { answer->raw = call(api, ctx); });
+                   answer->changes = before.restore();
+                 }))
+      return stuck(plugin, slot, deadline);
+    report_changes(plugin, slot, answer->changes);
+    if (!answer->thrown.ok()) host.misbehaved(plugin.id(), answer->thrown.message());
+    return answer->thrown.ok() ? host.take(answer->raw, plugin.id(), slot) : answer->thrown;
   }
 
   Status start(Plugin& plugin) {
-    if (!running(plugin)) return {};
     if (BELAY_HAS(plugin.api, belay_plugin, start)) {
-      belay_status raw = BELAY_OK;
-      BELAY_TRY(call_slot(plugin.id(), "start", false, [&] { raw = plugin.api->start(plugin.ctx); }));
-      if (Status status = host.take(raw, plugin.id(), "start"); !status.ok())
-        return std::move(status).while_doing("starting plugin " + quote(plugin.id()));
+      Status status = run_slot(plugin, "start", BELAY_THREAD_INIT, init_deadline(),
+                               [](const belay_plugin* api, belay_ctx* ctx) { return api->start(ctx); });
+      if (!status.ok()) return std::move(status).while_doing("starting plugin " + quote(plugin.id()));
     }
     set(plugin, PluginState::kActive);
     return {};
   }
 
+  void report_changes(Plugin& plugin, const char* what, const std::vector<std::string>& changes) {
+    if (!changes.empty())
+      host.misbehaved(plugin.id(), std::string(what) + " changed " + joined(changes) +
+                                       " of the process; it was put back.");
+  }
+
   void report_leaks(Plugin& plugin) {
     std::vector<std::string> left = host.objects().held_by(plugin.id());
     for (std::string& key : left) key = "a lease of " + key;
-    if (const uint64_t blocks = plugin.table->blocks)
-      left.push_back(std::to_string(blocks) + " blocks of " + std::to_string(plugin.table->block_bytes) +
+    if (ServiceLayer* layer = host.layer())
+      for (std::string& what : layer->take_back(*plugin.table)) left.push_back(std::move(what));
+    if (const uint64_t blocks = plugin.table->memory.blocks)
+      left.push_back(std::to_string(blocks) + " blocks of " + std::to_string(plugin.table->memory.bytes) +
                      " bytes");
     if (!left.empty())
       host.log().warning("core", "plugin " + quote(plugin.id()) + " leaves behind " + joined(left) + ".");
@@ -242,21 +252,10 @@ struct PluginLoader::State {
     return {};
   }
 
-  // Calls `body`, which runs code of the plugin, and puts back what it changed in the process.
-  template <class Body>
-  Status watched(Plugin& plugin, const char* what, Body&& body) {
-    const ProcessState before;
-    Status status = body();
-    for (const std::string& change : before.restore())
-      host.misbehaved(plugin.id(),
-                      std::string(what) + " changed " + change + " of the process; it was put back.");
-    return status;
-  }
-
   // Ends a plugin that is open but did not start; what stands in its way is logged.
   void abort(Plugin& plugin) {
-    static_cast<void>(end(plugin, kFailedStartDeadline));
     std::erase(opened, &plugin);
+    if (!plugin.stuck) static_cast<void>(end(plugin, kEndDeadline));
   }
 
   Status end(Plugin& plugin, std::chrono::nanoseconds deadline) {
@@ -270,10 +269,11 @@ struct PluginLoader::State {
     host.objects().revoke(plugin.id());
     Status status;
     if (BELAY_HAS(plugin.api, belay_plugin, quiesce)) {
-      belay_status raw = BELAY_OK;
-      status = call_slot(plugin.id(), "quiesce", false,
-                         [&] { raw = plugin.api->quiesce(plugin.ctx, uint64_t(left().count())); });
-      if (status.ok()) status = host.take(raw, plugin.id(), "quiesce");
+      status = run_slot(plugin, "quiesce", BELAY_THREAD_SERIAL, std::max<Nanoseconds>(left(), kCloseDeadline),
+                        [ns = uint64_t(left().count())](const belay_plugin* api, belay_ctx* ctx) {
+                          return api->quiesce(ctx, ns);
+                        });
+      if (plugin.stuck) return status;
       if (!status.ok()) host.log().warning("core", status.message());
     }
     status = host.objects().withdraw(plugin.manifest().id, left());
@@ -286,10 +286,10 @@ struct PluginLoader::State {
       host.log().error("core", status.message() + " It stays mapped.");
       return status;
     }
-    status = watched(plugin, "close", [&] {
-      return call_slot(plugin.id(), "close", false, [&] { plugin.api->close(plugin.ctx); });
-    });
-    if (!status.ok()) host.misbehaved(plugin.id(), status.message());
+    status = run_slot(
+        plugin, "close", BELAY_THREAD_INIT, std::max<Nanoseconds>(left(), kCloseDeadline),
+        [](const belay_plugin* api, belay_ctx* ctx) { return api->close(ctx), belay_status(BELAY_OK); });
+    if (plugin.stuck) return status;
     plugin.ctx = nullptr;
     report_leaks(plugin);
     plugin.table->live = false;
@@ -297,7 +297,7 @@ struct PluginLoader::State {
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)  // their reports need the library's symbols
     if (plugin.manifest().unload_supported) {
-      const bool gone = plugin.library.close();
+      const bool gone = plugin.library->close();
       set(plugin, gone ? PluginState::kUnmapped : PluginState::kResident,
           gone ? "" : "something keeps the library mapped");
       return {};
@@ -310,7 +310,7 @@ struct PluginLoader::State {
 
 PluginLoader::PluginLoader(Host& host, Catalog catalog)
     : state_(std::make_unique<State>(host, std::move(catalog))) {}
-PluginLoader::~PluginLoader() = default;
+PluginLoader::~PluginLoader() { state_->join(); }
 
 Status PluginLoader::need(std::string_view requirement, const std::string& why) {
   State& state = *state_;
@@ -353,7 +353,7 @@ Status PluginLoader::load() {
   Status first;
   const auto note = [&](Plugin& plugin, Status status) {
     if (status.ok()) return;
-    status = state.fail(plugin, std::move(status));
+    if (plugin.state != PluginState::kZombie) status = state.fail(plugin, std::move(status));
     if (first.ok() && !state.host.config().get("plugin.\"" + plugin.manifest().id + "\".optional").as_bool())
       first = status;
   };
@@ -365,15 +365,7 @@ Status PluginLoader::load() {
     Plugin& plugin = plugin_of_id(id);
     if (plugin.state != PluginState::kFound) continue;
     Status status = state.check_requirements(plugin.manifest(), wanted);
-    if (status.ok())
-      status = state.watched(plugin, "loading", [&]() -> Status {
-        Status loaded = state.load_file(plugin);
-        if (loaded.ok()) return state.open(plugin);
-        if (plugin.library.is_open()) plugin.library.close();  // nothing of it ran but its constructors
-        return loaded;
-      });
-    if (!status.ok() && state.running(plugin)) state.abort(plugin);
-    note(plugin, std::move(status));
+    note(plugin, status.ok() ? state.open(plugin) : status);
   }
   const std::vector<Plugin*> opened = state.opened;
   for (Plugin* plugin : opened) {
@@ -393,22 +385,43 @@ Status PluginLoader::unload(const std::string& id, std::chrono::nanoseconds dead
   const auto at = state.plugins.find(id);
   if (at == state.plugins.end()) return state.catalog.not_found(id);
   Plugin& plugin = *at->second;
-  if (!state.running(plugin))
+  if (!state.may_end(plugin))
     return {Code::kFailedPrecondition,
             "plugin " + quote(id) + " is " + name_of(plugin.state) + ", so it cannot be ended."};
   std::erase(state.opened, &plugin);
   return state.end(plugin, deadline);
 }
 
+bool PluginLoader::end_later(std::string_view id, const std::string& why) {
+  State& state = *state_;
+  const auto at = state.plugins.find(id);
+  std::lock_guard lock(state.enders_mutex);
+  if (at == state.plugins.end() || state.down) return false;
+  state.enders.emplace_back([&state, &plugin = *at->second, why] {
+    std::lock_guard work(state.work);
+    if (!state.running(plugin)) return;
+    std::erase(state.opened, &plugin);
+    const Status status = state.end(plugin, kEndDeadline);
+    state.set(plugin, plugin.state, status.ok() ? why : why + "; " + status.message());
+  });
+  return true;
+}
+
 Status PluginLoader::unload_all(std::chrono::nanoseconds deadline) {
   State& state = *state_;
   BELAY_TRY(state.host.check_process());
+  state.join();
   std::lock_guard work(state.work);
   const auto until = std::chrono::steady_clock::now() + deadline;
   Status first;
-  while (!state.opened.empty()) {
-    Plugin& plugin = *state.opened.back();
-    state.opened.pop_back();
+  std::vector<Plugin*> left;
+  for (auto& [id, plugin] : state.plugins)  // whoever held them may have let go
+    if (plugin->state == PluginState::kZombie && !plugin->stuck) left.push_back(plugin.get());
+  left.insert(left.end(), state.opened.begin(), state.opened.end());
+  state.opened.clear();
+  while (!left.empty()) {
+    Plugin& plugin = *left.back();
+    left.pop_back();
     Status status =
         state.end(plugin, std::max(std::chrono::nanoseconds(0),
                                    std::chrono::nanoseconds(until - std::chrono::steady_clock::now())));

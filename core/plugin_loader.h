@@ -41,8 +41,9 @@ struct PluginInfo {
 };
 
 // Loads the plugins that a configuration needs, in the order of what they require, and ends them in the
-// reverse order. A plugin that fails leaves the others alone. Calls of load() and unload() are serialised; no
-// lock is held while a plugin runs but its own. Thread-safe.
+// reverse order. A plugin that fails, or does not come back from open, start or close by its deadline, leaves
+// the others alone: those slots run on a thread of their own, and one that blocks is named in the log. Calls
+// of load() and unload() are serialised; no lock is held while a plugin runs but its own. Thread-safe.
 class PluginLoader {
  public:
   PluginLoader(Host& host, Catalog catalog);
@@ -59,7 +60,10 @@ class PluginLoader {
   // close; it stays mapped unless its manifest allows more. DEADLINE_EXCEEDED: it is a zombie, the message
   // says who holds it.
   Status unload(const std::string& id, std::chrono::nanoseconds deadline);
-  // All of them, users before what they use.
+  // Ends a plugin on a thread of its own, because of a rule that it broke; `why` stays as its reason. False:
+  // there is no such plugin, or all end anyway.
+  bool end_later(std::string_view id, const std::string& why);
+  // All of them, users before what they use; zombies that are no longer held too.
   Status unload_all(std::chrono::nanoseconds deadline);
 
   std::vector<PluginInfo> list() const;  // what was found, by id

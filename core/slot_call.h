@@ -1,6 +1,7 @@
 // core/slot_call.h: every call from the host into a plugin goes through call_slot.
 #pragma once
 
+#include <belay/abi/services.h>
 #include <belay/status.hpp>
 
 #include <cxxabi.h>
@@ -17,22 +18,24 @@ namespace belay::core {
 struct SlotCall {
   const char* plugin;
   const char* slot;
-  bool host_calls_forbidden;
+  uint32_t domain;  // BELAY_THREAD_...
   const SlotCall* outer;
   static inline constinit thread_local const SlotCall* current = nullptr;
 
-  SlotCall(const char* plugin_, const char* slot_, bool forbidden)
-      : plugin(plugin_), slot(slot_), host_calls_forbidden(forbidden), outer(std::exchange(current, this)) {}
+  SlotCall(const char* plugin_, const char* slot_, uint32_t domain_)
+      : plugin(plugin_), slot(slot_), domain(domain_), outer(std::exchange(current, this)) {}
   ~SlotCall() { current = outer; }
   SlotCall(const SlotCall&) = delete;
-  static bool forbidden() { return current && current->host_calls_forbidden; }
+  static bool forbidden() {
+    return current && (current->domain & (BELAY_THREAD_ENTRY | BELAY_THREAD_DESTROY)) != 0;
+  }
 };
 
 // Runs `body`, which calls a slot; what the plugin throws becomes INTERNAL. Cancellation of the thread passes
 // through.
 template <class Body>
-Status call_slot(const char* plugin, const char* slot, bool host_calls_forbidden, Body&& body) {
-  const SlotCall call(plugin, slot, host_calls_forbidden);
+Status call_slot(const char* plugin, const char* slot, uint32_t domain, Body&& body) {
+  const SlotCall call(plugin, slot, domain);
   const auto thrown = [&](const std::string& what) {
     return Status(Code::kInternal, "Plugin '" + std::string(plugin) + "' threw " + what + " out of " + slot +
                                        "; slots give statuses and never throw.");

@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 #include <csignal>
+#include <cstring>
 #include <future>
 #include <thread>
 
@@ -66,15 +67,15 @@ TEST(HostTest, MemoryIsCountedForEachPlugin) {
   const belay_host& host = table.abi;
   void* block = host.alloc(&host, 100, 256);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 256, 0u);
-  EXPECT_EQ(table.blocks, 1u);
+  EXPECT_EQ(table.memory.blocks, 1u);
   EXPECT_EQ(host.alloc(&host, 1, 3), nullptr);
   EXPECT_EQ(table.misbehaved, 1u);
   EXPECT_EQ(host.alloc(&host, UINT64_MAX, 8), nullptr);
   void* empty = host.alloc(&host, 0, 1);
   EXPECT_NE(empty, nullptr);
   host.free(&host, block), host.free(&host, empty), host.free(&host, nullptr);
-  EXPECT_EQ(table.blocks, 0u);
-  EXPECT_EQ(table.block_bytes, 0u);
+  EXPECT_EQ(table.memory.blocks, 0u);
+  EXPECT_EQ(table.memory.bytes, 0u);
 }
 
 TEST(HostTest, AClosedPluginMayNotCallAndNothingBreaks) {
@@ -92,13 +93,48 @@ TEST(HostTest, AClosedPluginMayNotCallAndNothingBreaks) {
   EXPECT_THAT(test.log(), IsEmpty());
 }
 
-TEST(HostTest, ThreeBrokenRulesAreAnErrorInTheLog) {
+TEST(HostTest, APluginGetsNoMoreMemoryThanItsLimit) {
+  TempDir dir;
+  install(dir, "a");
+  TestHost test(dir, "[plugin.a]\nmemory_limit = \"64KiB\"\n");
+  ASSERT_TRUE(test.host->start().ok());
+  HostTable& table = test.host->table_for("a");
+  void* const block = table.abi.alloc(&table.abi, 60000, 8);
+  EXPECT_NE(block, nullptr);
+  EXPECT_EQ(table.abi.alloc(&table.abi, 60000, 8), nullptr);
+  table.abi.free(&table.abi, block);
+  void* const again = table.abi.alloc(&table.abi, 60000, 8);
+  EXPECT_NE(again, nullptr);
+  table.abi.free(&table.abi, again);
+  EXPECT_LE(table.memory.peak, 65536u);
+}
+
+TEST(HostTest, FreeOfWhatIsNotItsOwnIsABrokenRuleAndHarmsNobody) {
   TempDir dir;
   TestHost test(dir, "");
-  const belay_host& host = test.host->table();
-  for (int i = 0; i < 3; ++i) host.misbehave(&host, to_str("completion called twice"));
-  EXPECT_THAT(test.log(),
-              Contains(HasSubstr("(3): reported by it: completion called twice - the third time")));
+  HostTable &own = test.host->table_for("own"), &other = test.host->table_for("other");
+  own.live = other.live = true;
+  char* const block = static_cast<char*>(own.abi.alloc(&own.abi, 4096, 64));
+  std::memset(block, 7, 4096);
+  own.abi.free(&own.abi, block + 64);
+  own.abi.free(&own.abi, block + 3);
+  EXPECT_EQ(own.misbehaved, 2u);
+  EXPECT_EQ(own.memory.blocks, 1u);
+  other.abi.free(&other.abi, block);  // freed, and known whose it was
+  EXPECT_EQ(other.misbehaved, 1u);
+  EXPECT_EQ(own.memory.blocks, 0u);
+  EXPECT_EQ(other.memory.blocks, 0u);
+  EXPECT_THAT(test.log(), Contains(HasSubstr("free of memory of plugin 'own'")));
+}
+
+TEST(HostTest, AMissingServiceIsNamedInTheLog) {
+  TempDir dir;
+  TestHost test(dir, "");
+  HostTable& table = test.host->table_for("p");
+  table.live = true;
+  EXPECT_EQ(table.abi.get_service(&table.abi, to_str("belay.host.weather/1")), nullptr);
+  EXPECT_THAT(test.log(), ElementsAre(AllOf(HasSubstr("plugin.p: this host (belay "),
+                                            HasSubstr("has no service 'belay.host.weather/1'"))));
 }
 
 TEST(HostTest, TheExecutorServiceRunsTasksAndCatchesWhatTheyThrow) {

@@ -106,7 +106,7 @@ inline const belay_host& host() {
       .alloc = [](const belay_host*, uint64_t bytes, uint64_t align) { return std::aligned_alloc(align, bytes); },
       .free = [](const belay_host*, void* p) { std::free(p); },
       .now_ns = [](const belay_host*) { return now_ns(); },
-      .misbehave = [](const belay_host*, belay_str) {}};
+      .misbehave = [](const belay_host*, belay_str, belay_str) {}};
   return table;
 }
 

@@ -53,6 +53,16 @@ const Service* service(const belay_host* host, const char* id) {
 
 void use_fpu_badly() { _mm_setcsr(_mm_getcsr() | 0x8040); }  // flush to zero, denormals are zero
 
+// A slot that does not come back in time, and then goes on as if nothing were.
+void block(const belay_host* host, const std::string& mode, const std::string& slot) {
+  if (mode != slot + "_blocks") return;
+  std::this_thread::sleep_for(std::chrono::milliseconds(slot == "open" || slot == "start" ? 2000 : 3500));
+  say(host, "late");
+  host->free(host, host->alloc(host, 100, 8));
+  host->misbehave(host, belay::to_str(FAKE_ID), belay::to_str("late"));
+  if (host->get_service(host, belay::to_str(BELAY_HOST_EXECUTOR)) != nullptr) std::abort();
+}
+
 [[maybe_unused]] belay_status open(const belay_host* host, const belay_value* config, belay_ctx** out) {
   const std::string mode(value(config, "mode").as_string());
   say(host, "open");
@@ -72,6 +82,7 @@ void use_fpu_badly() { _mm_setcsr(_mm_getcsr() | 0x8040); }  // flush to zero, d
     host->alloc(host, 100, 8);
     return fail(host, "after an allocation");
   }
+  block(host, mode, "open");
   auto fake = new Fake{host, mode, config};
   if (mode == "task_forever")
     service<belay_executor_vt>(host, BELAY_HOST_EXECUTOR)
@@ -88,11 +99,14 @@ void use_fpu_badly() { _mm_setcsr(_mm_getcsr() | 0x8040); }  // flush to zero, d
 belay_status start(belay_ctx* ctx) {
   Fake* fake = reinterpret_cast<Fake*>(ctx);
   say(fake->host, "start");
+  block(fake->host, fake->mode, "start");
   return fake->mode == "start_fails" ? fail(fake->host, "it does not start") : BELAY_OK;
 }
 
 belay_status quiesce(belay_ctx* ctx, uint64_t) {
-  say(reinterpret_cast<Fake*>(ctx)->host, "quiesce");
+  Fake* fake = reinterpret_cast<Fake*>(ctx);
+  say(fake->host, "quiesce");
+  block(fake->host, fake->mode, "quiesce");
   return BELAY_OK;
 }
 
@@ -100,6 +114,7 @@ void close(belay_ctx* ctx) {
   Fake* fake = reinterpret_cast<Fake*>(ctx);
   if (fake->mode == "leaks_at_close") fake->host->alloc(fake->host, 1000, 64);
   say(fake->host, "close");
+  block(fake->host, fake->mode, "close");
   delete fake;
 }
 

@@ -156,7 +156,7 @@ Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<
     rank_of.resize(all.claims.size(), size_t(&provider - providers.data()));
     if (!all.broken.empty()) {
       const std::string text = "'" + provider.key + "': " + all.broken;
-      hal.host->misbehave(hal.host, to_str(text));
+      hal.host->misbehave(hal.host, to_str(provider.key), to_str(all.broken));
       return Status(Code::kInternal, text + ".");
     }
   }

@@ -33,8 +33,8 @@ struct belay_host {
   belay_str product; /* "belay" */
   belay_str version; /* "0.1.0" */
 
-  /* A service by id, e.g. "belay.host.executor/1": its table, or NULL when this host has none. Valid as long as the
-   * host table. [any] r */
+  /* A service by id, e.g. "belay.host.executor/1": its table, or NULL when this host has none; the log then names the
+   * service and who wanted it. Valid as long as the host table. [any] r */
   const void* (*get_service)(const belay_host*, belay_str id) BELAY_NOEXCEPT;
 
   /* Logs one line under the logger "plugin.<id>". Cut at 16 KiB; bad UTF-8 is replaced. [any] r */
@@ -47,15 +47,17 @@ struct belay_host {
   /* Gives the detail back. [any] r */
   void (*status_release)(const belay_host*, belay_status) BELAY_NOEXCEPT;
 
-  /* Memory that outlives a call, freed by `free` of the same host; NULL when there is none. `align` is a power of
-   * two. Counted for each plugin. [any] r */
+  /* Memory that outlives a call, freed by `free` of the same host; NULL when there is none, or the plugin's limit
+   * (plugin.<id>.memory_limit) is reached. `align` is a power of two. Counted for each plugin. [any] r */
   void* (*alloc)(const belay_host*, uint64_t bytes, uint64_t align) BELAY_NOEXCEPT;
+  /* NULL is ignored; what `alloc` did not give, or gave to another plugin, is reported as a broken rule. [any] r */
   void (*free)(const belay_host*, void*) BELAY_NOEXCEPT;
 
   uint64_t (*now_ns)(const belay_host*) BELAY_NOEXCEPT; /* monotonic. [any] r */
 
-  /* Reports that a rule of the ABI was broken by another plugin; counted and logged. [any] r */
-  void (*misbehave)(const belay_host*, belay_str reason) BELAY_NOEXCEPT;
+  /* Reports that a rule of the ABI was broken by `who`: the id of a plugin or the key of a component. Logged, and counted
+   * for that plugin, which is ended after so many as [runtime] strikes says. [any] r */
+  void (*misbehave)(const belay_host*, belay_str who, belay_str reason) BELAY_NOEXCEPT;
 };
 
 /* ---- service belay.host.executor/1: the threads of the host (one event loop) ------------------------------------ */

@@ -255,10 +255,10 @@ class FakeHost : public belay_host {
     FakeHost& self = of(host);
     return self.locked([&] { return self.now_; });
   }
-  static void slot_misbehave(const belay_host* host, belay_str reason) BELAY_NOEXCEPT {
+  static void slot_misbehave(const belay_host* host, belay_str who, belay_str reason) BELAY_NOEXCEPT {
     FakeHost& self = of(host);
     std::lock_guard lock(self.mutex_);
-    self.misbehaviour_.push_back(to_string(reason));
+    self.misbehaviour_.push_back(to_string(who) + ": " + to_string(reason));
   }
   static belay_status slot_post(const belay_host* host, void (*task)(void*), void* user) BELAY_NOEXCEPT {
     FakeHost& self = of(host);

@@ -1,4 +1,4 @@
-#include "core/shared_library.h"
+#include "core/base/shared_library.h"
 
 #include <boost/dll/shared_library.hpp>
 

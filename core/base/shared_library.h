@@ -1,4 +1,4 @@
-// core/shared_library.h: a library opened through Boost.DLL, with its traps kept away from the loader.
+// core/base/shared_library.h: a library opened through Boost.DLL, with its traps kept away from the loader.
 #pragma once
 
 #include <belay/status.hpp>
