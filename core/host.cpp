@@ -127,6 +127,7 @@ Host::~Host() {
     // Threads, locks and plugins are the parent's: nothing of them may be touched here.
     static_cast<void>(plugins_.release());
     static_cast<void>(services_.release());
+    static_cast<void>(layer_.release());
     return;
   }
   if (const Status status = shutdown(std::chrono::seconds(10)); !status.ok())
@@ -154,6 +155,12 @@ Status Host::add_service(const std::string& id, const void* table) {
   std::lock_guard lock(mutex_);
   if (service_tables_.emplace(id, table).second) return {};
   return {Code::kAlreadyExists, "This host has a service " + quote(id) + " already."};
+}
+
+void Host::set_layer(std::unique_ptr<ServiceLayer> layer) {
+  std::lock_guard lock(mutex_);
+  layer_ = std::move(layer);
+  for (auto& [id, table] : tables_) table->layer = layer_.get();
 }
 
 void Host::set_user(void* user) {
@@ -210,7 +217,7 @@ HostTable& Host::table_for(const std::string& plugin) {
     table = std::make_unique<HostTable>();
     table->abi = host_slots();
     table->host = this;
-    table->user = user_.load();
+    table->user = user_.load(), table->layer = layer_.get();
     table->plugin = plugin;
     if (const Value limit = config_.get("plugin.\"" + plugin + "\".memory_limit"); limit.set())
       table->memory.limit = uint64_t(limit.as_int());

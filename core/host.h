@@ -36,14 +36,17 @@
 
 namespace belay::core {
 
+class ServiceLayer;
+
 // The belay_host that one plugin was given, and what is counted for it. A plugin's pointer is a pointer to
 // `abi`.
 struct HostTable {
   belay_host abi;
   Host* host;
   std::atomic<void*> user;  // of the embedding code
-  std::string plugin;       // id; empty: the host's own table
-  std::string logger;       // "plugin.cpu"
+  std::atomic<ServiceLayer*> layer;
+  std::string plugin;  // id; empty: the host's own table
+  std::string logger;  // "plugin.cpu"
   TaskCount tasks;
   MemoryAccount memory;
   std::atomic<uint64_t> misbehaved;
@@ -93,8 +96,7 @@ class Host {
   Status add_service(const std::string& id, const void* table);
   void set_user(void* user);  // before start()
   // What stands behind the tables that were added. Before start().
-  void set_layer(std::unique_ptr<ServiceLayer> layer) { layer_ = std::move(layer); }
-  ServiceLayer* layer() const { return layer_.get(); }
+  void set_layer(std::unique_ptr<ServiceLayer> layer);
 
   // Adds a plugin that the configuration does not name: by key "belay.driver/1:cpu", kind or id. Its
   // configuration is checked now. NOT_FOUND, INVALID_ARGUMENT; `why` begins the message. Before start().

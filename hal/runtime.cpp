@@ -1,6 +1,7 @@
 #include "hal/runtime.h"
 
 #include "core/base/text.h"
+#include "core/services/services.h"
 #include "hal/config_schema.h"
 
 #include <belay/graph/verify.hpp>
@@ -74,6 +75,7 @@ Status Runtime::start(const RuntimeRequest& request) {
   hal_ = std::make_unique<Hal>(*host_, options);
   host_->set_user(hal_.get());
   BELAY_TRY(host_->add_service(BELAY_HOST_HAL, &hal_table()));
+  BELAY_TRY(core::Services::offer(*host_));
   BELAY_TRY(host_->start());
 
   BELAY_ASSIGN(std::vector<NamedObject> found, drivers());
@@ -81,6 +83,7 @@ Status Runtime::start(const RuntimeRequest& request) {
   BELAY_TRY(acquire_all(BELAY_MEMORY_POLICY_KIND, "memory.policies", policies));
   BELAY_TRY(acquire_all(BELAY_MODEL_FORMAT_KIND, "models.formats", formats_));
   BELAY_TRY(acquire_all(BELAY_DIAGNOSTICS_KIND, "diagnostics.use", diagnostics_));
+  BELAY_TRY(listen());
   hal_->attach(std::move(found), std::move(policies));
   if (const std::string_view engine = config.get("engine.use").as_string(); !engine.empty()) {
     BELAY_ASSIGN(engine_, acquire(std::string(BELAY_ENGINE_KIND) + ":" + std::string(engine)));
@@ -100,6 +103,21 @@ Status Runtime::start(const RuntimeRequest& request) {
         by > 0 ? self.hold() : self.let_go();
       },
       this);
+  return {};
+}
+
+// Records of plugins go to the diagnostics that want them.
+Status Runtime::listen() {
+  for (const NamedObject& object : diagnostics_) {
+    const auto& table = *static_cast<const belay_diagnostics_vt*>(object.object->table);
+    if (!BELAY_HAS(&table, belay_diagnostics_vt, on_records)) continue;
+    BELAY_ASSIGN(const uint64_t id,
+                 core::services_of(core::table_of(&host_->table()))
+                     .trace.listen([&table, object = object.object](std::span<const belay_trace_record> records) {
+                       table.on_records(object, records.data(), records.size());
+                     }));
+    listeners_.push_back(id);
+  }
   return {};
 }
 
@@ -176,6 +194,11 @@ void Runtime::destroy() {
 Runtime::~Runtime() {
   if (!host_) return;
   operators_.reset();
+  if (!listeners_.empty() && !host_->forked()) {
+    core::Trace& trace = core::services_of(core::table_of(&host_->table())).trace;
+    trace.flush();
+    for (const uint64_t id : listeners_) trace.unlisten(id);
+  }
   // Whoever holds devices through the HAL ends first, then the HAL's own devices, then drivers and the rest.
   std::vector<NamedObject> users = diagnostics_;
   if (engine_.object) users.push_back(engine_);

@@ -72,6 +72,7 @@ class Runtime {
   Status acquire_all(std::string_view kind, std::string_view path, std::vector<NamedObject>& into);
   Result<std::vector<NamedObject>> drivers();
   void check_device(uint64_t index, const Check& each);
+  Status listen();
 
   uint64_t magic_ = kMagic;
   std::atomic<uint64_t> holders_{1};
@@ -79,6 +80,7 @@ class Runtime {
   std::vector<core::Lease> leases_;  // of all below; given back before the host ends
   std::vector<NamedObject> formats_, diagnostics_;
   NamedObject engine_{{}, {}, nullptr};
+  std::vector<uint64_t> listeners_;  // of the trace
   std::vector<std::string> driver_plugins_;
   uint64_t default_device_ = 0;
   bool copies_files_ = false;

@@ -11,16 +11,6 @@
 namespace belay::core {
 namespace {
 
-Status from_errno(const std::string& what, const std::string& path, int error) {
-  const Code code = error == ENOENT || error == ENOTDIR                     ? Code::kNotFound
-                    : error == EACCES || error == EPERM                     ? Code::kPermissionDenied
-                    : error == EMFILE || error == ENFILE || error == ENOMEM ? Code::kResourceExhausted
-                    : error == ELOOP || error == ENXIO                      ? Code::kInvalidArgument
-                                                                            : Code::kUnavailable;
-  return {code, what + " " + quote(path) + " cannot be opened: " +
-                    (error == ELOOP ? "it is a symbolic link, want a regular file" : std::strerror(error))};
-}
-
 Status check_owner(const struct stat& stat, const std::string& what) {
   char mode[8];
   std::snprintf(mode, sizeof mode, "%04o", unsigned(stat.st_mode & 07777));
@@ -37,9 +27,21 @@ Status check_owner(const struct stat& stat, const std::string& what) {
 
 }  // namespace
 
+Status open_error(const std::string& what, const std::string& path, int error) {
+  const Code code =
+      error == ENOENT || error == ENOTDIR ? Code::kNotFound
+      : error == EACCES || error == EPERM ? Code::kPermissionDenied
+      : error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOSPC || error == EDQUOT
+          ? Code::kResourceExhausted
+      : error == ELOOP || error == ENXIO || error == ENAMETOOLONG ? Code::kInvalidArgument
+                                                                  : Code::kUnavailable;
+  return {code, what + " " + quote(path) + " cannot be opened: " +
+                    (error == ELOOP ? "it is a symbolic link, want a regular file" : std::strerror(error))};
+}
+
 Result<OpenFile> open_regular(const std::string& path, uint64_t limit, const std::string& what, bool follow) {
   OpenFile file{Fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW))), {}};
-  if (file.fd.get() < 0 || fstat(file.fd.get(), &file.stat) != 0) return from_errno(what, path, errno);
+  if (file.fd.get() < 0 || fstat(file.fd.get(), &file.stat) != 0) return open_error(what, path, errno);
   if (!S_ISREG(file.stat.st_mode)) {
     const char* kind = S_ISDIR(file.stat.st_mode)    ? "a directory"
                        : S_ISFIFO(file.stat.st_mode) ? "a pipe (FIFO)"
@@ -81,7 +83,7 @@ Status check_not_replaceable(const OpenFile& file, const std::string& canonical_
     return {status.code(), head + status.message()};
   for (auto dir = path.parent_path();; dir = dir.parent_path()) {
     struct stat stat;
-    if (lstat(dir.c_str(), &stat) != 0) return from_errno("directory", dir.string(), errno);
+    if (lstat(dir.c_str(), &stat) != 0) return open_error("directory", dir.string(), errno);
     const Status status = check_owner(stat, "directory " + quote(dir.string()));
     if (!status.ok()) return {status.code(), head + status.message()};
     if (dir == dir.root_path()) return {};

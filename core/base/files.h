@@ -21,10 +21,14 @@ class Fd {
     if (fd_ >= 0) close(fd_);
   }
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
 };
+
+// What an errno of opening says; `what`: "plugin file".
+Status open_error(const std::string& what, const std::string& path, int error);
 
 struct OpenFile {
   Fd fd;

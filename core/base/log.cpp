@@ -181,11 +181,13 @@ bool Log::enabled(std::string_view logger, Level level) const {
   return level >= state_->level_of(logger) && level < Level::kOff;
 }
 
-void Log::write(std::string_view logger, Level level, std::string_view message) noexcept try {
+void Log::write(std::string_view logger, Level level, std::string_view message,
+                std::string_view fields) noexcept try {
   if (!enabled(logger, level)) return;
   const std::string line = printable(message.substr(0, kLongest)) + (message.size() > kLongest ? "..." : "");
   std::lock_guard lock(state_->mutex);
-  if (state_->sink && state_->fresh(logger, level, line)) state_->emit(logger, level, line);
+  if (state_->sink && state_->fresh(logger, level, line))
+    state_->emit(logger, level, line + std::string(fields));
 } catch (...) {  // a line that cannot be written must not end its writer
 }
 

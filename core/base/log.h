@@ -56,7 +56,9 @@ class Log {
   void listen(Listener listener);
 
   bool enabled(std::string_view logger, Level level) const;
-  void write(std::string_view logger, Level level, std::string_view message) noexcept;
+  // `fields` follow the message as they are, and do not make it another line for counting repeats.
+  void write(std::string_view logger, Level level, std::string_view message,
+             std::string_view fields = {}) noexcept;
   void debug(std::string_view logger, std::string_view message) noexcept {
     write(logger, Level::kDebug, message);
   }

@@ -1,6 +1,7 @@
 #include "core/config/schema.h"
 
 #include "core/base/log.h"
+#include "core/base/status_catalogue.h"
 #include "core/base/text.h"
 #include "core/config/units.h"
 #include "core/config/value.h"
@@ -215,6 +216,11 @@ Schema core_schema() {
                "the "
                "others go on",
         .min = 1e6},
+       {.key = "scratch_dir",
+        .type = T::kString,
+        .default_value = "\"\"",
+        .doc = "where scratch folders of plugins are made; empty: TMPDIR, else /tmp",
+        .flags = kPath},
        {.key = "strikes",
         .type = T::kInt,
         .default_value = "3",
@@ -239,6 +245,37 @@ Schema core_schema() {
                       .type = T::kTable,
                       .default_value = "{}",
                       .doc = "levels of loggers, e.g. { \"plugin.cpu\" = \"debug\" }"}});
+  std::vector<std::string> codes;
+  for (uint32_t code = 0; code < BELAY_CODE_COUNT; ++code) codes.emplace_back(describe_code(code)->name);
+  schema.add("fault",
+             {{.key = "points",
+               .type = T::kTableList,
+               .doc = "failures to order, as [[fault.points]]",
+               .members = {{.key = "point",
+                            .type = T::kString,
+                            .doc = "where: plugin, '.', point; a '*' at the end stands for anything",
+                            .flags = kRequired},
+                           {.key = "code",
+                            .type = T::kString,
+                            .default_value = "\"UNAVAILABLE\"",
+                            .doc = "what the point gives; OK where it shall only wait",
+                            .choices = codes},
+                           {.key = "skip",
+                            .type = T::kInt,
+                            .default_value = "0",
+                            .doc = "passes that go well before",
+                            .min = 0},
+                           {.key = "times",
+                            .type = T::kInt,
+                            .default_value = "1",
+                            .doc = "passes that fail; 0: all",
+                            .min = 0},
+                           {.key = "delay",
+                            .type = T::kDuration,
+                            .default_value = "\"0s\"",
+                            .doc = "time to wait in each of them",
+                            .max = 3.6e12}}}},
+             "Failures on order, for tests");
   schema.add("plugin", {}, "one table for each plugin, by id");
   return schema;
 }

@@ -28,6 +28,7 @@ TABLE = [
     ("core/base", ["sdk/include", OWN], ["boost", "spdlog"]),
     ("core/config", ["sdk/include", OWN, "core/base"], ["toml++"]),
     ("core/discovery", ["sdk/include", OWN, "core/base", "core/config"], []),
+    ("core/services", ["sdk/include", "core"], []),
     ("core", ["sdk/include", OWN], ["boost"]),
     ("hal", ["sdk/include", "core", OWN], ["boost"]),
     ("plugins/*/*", ["sdk/include", OWN, *HELPERS], ["protozero", "dnnl", "oneapi", "Eigen", "boost"]),
@@ -42,6 +43,9 @@ TABLE = [
     ("tests/core", ["sdk/include", "core", "tests"], None),
     ("tests", ["sdk", "core", "hal", "plugins", "tests"], None),  # None: any
 ]
+
+# The core itself does without what stands on it.
+NOT_FOR = {"core": ["core/services"]}
 
 # The core knows no tensor: not even through another header may it see one of these of sdk/include/belay.
 TENSOR_HEADERS = {"graph", "tensor", "kernel", "kernel_provider", "driver", "hal", "engine", "memory_policy",
@@ -127,6 +131,9 @@ def check_include(sources, includer, row, quote, name):
         places = [folder if place == OWN else place for place in allowed]
         if not any(below(target, place) for place in places):
             return f"includes {target}; {folder} may include from {', '.join(places)}"
+        for place in NOT_FOR.get(folder, []):
+            if below(target, place):
+                return f"includes {target}; {folder} may not include from {place}"
         if below(folder, "core"):
             way = reaches_tensor(sources, target, set())
             if way:

@@ -25,7 +25,7 @@ class TreeTest(unittest.TestCase):
 class IncludesTest(TreeTest):
     def setUp(self):
         super().setUp()
-        for header in ["core/host.h", "core/base/log.h", "core/config/config.h", "hal/device.h", "plugins/memory/pool/pool.h",
+        for header in ["core/host.h", "core/base/log.h", "core/config/config.h", "core/services/services.h", "hal/device.h", "plugins/memory/pool/pool.h",
                        "plugins/memory/reuse/reuse.h", "sdk/graph/include/belay/graph/builder.h",
                        "sdk/include/belay/abi/base.h", "sdk/include/belay/abi/graph.h",
                        "sdk/runtime/include/runtime/runtime.h", "plugins/engine/graph/ir/value.h",
@@ -59,6 +59,8 @@ class IncludesTest(TreeTest):
     def test_what_it_does_not(self):
         for name, include, why in [
                 ("core/host.cpp", '"hal/device.h"', "core may include from"),
+                ("core/host.cpp", '"core/services/services.h"', "may not include from core/services"),
+                ("core/services/services.cpp", '"hal/device.h"', "core/services may include from"),
                 ("core/base/log.cpp", '"core/host.h"', "core/base may include from"),
                 ("core/base/log.cpp", '"core/config/config.h"', "core/base may include from"),
                 ("core/config/config.cpp", '"core/host.h"', "core/config may include from"),
