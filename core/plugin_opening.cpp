@@ -63,6 +63,8 @@ void PluginOpening::run(const std::vector<std::string>* use) {
 Status PluginOpening::load() {
   const std::string who = "plugin " + quote(table.plugin);
   BELAY_TRY(check_same_file(found.file, found.device, found.inode));
+  if (!found.manifest.library_sha256.empty())
+    BELAY_TRY(check_digest(found.file, found.manifest.library_sha256));
   BELAY_TRY(library->open(found.file));
   BELAY_TRY(check_same_file(found.file, found.device, found.inode));
   BELAY_ASSIGN(void* const address, library->symbol(BELAY_ENTRY_NAME));

@@ -51,6 +51,7 @@ std::vector<Field> manifest_fields() {
       {.key = "isolation", .type = T::kString, .choices = {"in-process", "process"}},
       {.key = "requires", .type = T::kStringList},
       {.key = "after", .type = T::kStringList},
+      {.key = "integrity", .type = T::kTable, .members = {{.key = "sha256", .type = T::kString}}},
       {.key = "component", .type = T::kTableList, .flags = kRequired, .members = component}};
 }
 
@@ -132,6 +133,13 @@ Result<Manifest> parse_manifest(const std::string& name, std::string_view text) 
   if (manifest.library.empty() || manifest.library.find_first_of("/$") != std::string::npos)
     return bad(top["library"],
                "library is " + quote(manifest.library) + ", want a bare name beside the manifest");
+  if (const Value integrity = top["integrity"]; integrity["sha256"].set()) {
+    manifest.library_sha256 = text_of(integrity, "sha256");
+    if (manifest.library_sha256.size() != 64 ||
+        manifest.library_sha256.find_first_not_of("0123456789abcdef") != std::string::npos)
+      return bad(integrity["sha256"], quote(manifest.library_sha256) +
+                                          " is no SHA-256 of the library, want 64 hexadecimal digits");
+  }
   const std::string abi = text_of(top, "abi");
   const char* end = abi.data() + abi.size();
   const auto major = std::from_chars(abi.data(), end, manifest.abi_major);

@@ -28,9 +28,10 @@ struct Manifest {
   bool unload_supported = false;
   std::vector<std::string> requires_, after;  // of the whole plugin
   std::vector<ManifestComponent> components;
-  std::vector<Field> fields;  // of [plugin.<id>.config]: those of all components
-  std::string text;           // as it was read
-  std::string keys() const;   // separated by spaces
+  std::string library_sha256;  // [integrity]: hexadecimal; empty: not said
+  std::vector<Field> fields;   // of [plugin.<id>.config]: those of all components
+  std::string text;            // as it was read
+  std::string keys() const;    // separated by spaces
   // "belay.driver/1:cpu", or the id where there are several components.
   std::string what() const;
 };

@@ -1,6 +1,7 @@
 #include "core/discovery/plugin_catalog.h"
 
 #include "core/base/files.h"
+#include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/discovery/plugin_file.h"
 
@@ -50,7 +51,12 @@ Status check_pair(const Manifest& manifest, const PluginFile& file) {
   if (manifest.version != file.version()) return differ("version", manifest.version, file.version());
   const std::string theirs = std::to_string(manifest.abi_major) + "." + std::to_string(manifest.abi_minor);
   const std::string ours = std::to_string(file.note.abi_major) + "." + std::to_string(file.note.abi_minor);
-  return theirs == ours ? Status() : differ("abi", theirs, ours);
+  if (theirs != ours) return differ("abi", theirs, ours);
+  Sha256 of_build;
+  std::copy(std::begin(file.note.manifest_sha256), std::end(file.note.manifest_sha256), of_build.begin());
+  if (const Sha256 found = sha256(manifest.text); of_build != Sha256{} && of_build != found)
+    return differ("SHA-256", hex(found), hex(of_build));
+  return {};
 }
 
 }  // namespace

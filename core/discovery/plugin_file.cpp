@@ -1,6 +1,7 @@
 #include "core/discovery/plugin_file.h"
 
 #include "core/base/files.h"
+#include "core/base/sha256.h"
 #include "core/base/text.h"
 
 #include <elf.h>
@@ -291,6 +292,20 @@ Result<PluginFile> check_plugin_file(const std::string& path, bool allow_insecur
     return elf.bad(std::string("built with ") + name + ", this host is not - build both alike");
   }
   return found;
+}
+
+Status check_digest(const std::string& path, const std::string& sha256) {
+  constexpr uint64_t kPiece = 1 << 20;
+  BELAY_ASSIGN(const OpenFile file, open_regular(path, kMaxFile, "plugin file", false));
+  Sha256Stream stream;
+  for (uint64_t at = 0, size = uint64_t(file.stat.st_size); at < size; at += kPiece) {
+    BELAY_ASSIGN(const std::string piece, read_at(file, at, std::min(kPiece, size - at), path));
+    stream.add(piece);
+  }
+  const std::string found = hex(stream.finish());
+  if (found == sha256) return {};
+  return {Code::kInvalidArgument, "plugin file " + quote(path) + " refused: its SHA-256 is " + found +
+                                      ", its manifest says " + sha256 + " - install both from one build"};
 }
 
 Status check_same_file(const std::string& path, uint64_t device, uint64_t inode) {

@@ -46,7 +46,9 @@ function(belay_add_plugin id)
   endif()
   target_link_libraries(${target} PRIVATE belay::sdk ${arg_LINKS})
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-  target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_BUILD)
+  # In the note of the library, so that a manifest of another build beside it is refused.
+  file(SHA256 ${manifest} digest)
+  target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_BUILD BELAY_MANIFEST_SHA256="${digest}")
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME belay_${id} C_VISIBILITY_PRESET hidden
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

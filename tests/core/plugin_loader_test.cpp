@@ -1,5 +1,6 @@
 #include "test_host.h"
 
+#include "core/base/sha256.h"
 #include "core/base/status_table.h"
 
 #include <unistd.h>
@@ -500,6 +501,21 @@ TEST(PluginLoaderTest, AManifestThatPromisesOtherComponentsIsRefused) {
   TestHost test(dir, "[plugin.a]\n");
   EXPECT_THAT(test.host->start().message(),
               HasSubstr("it has the components test.counter/1:a, its manifest says test.counter/1:other"));
+}
+
+TEST(PluginLoaderTest, ALibraryOfAnotherDigestThanItsManifestSaysIsNotLoaded) {
+  TempDir dir;
+  std::ifstream file(belay::testing::fake_file("a"), std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}}, digest = hex(sha256(bytes));
+  install(dir, "a", "[integrity]\nsha256 = \"" + digest + "\"\n");
+  install(dir, "b", "[integrity]\nsha256 = \"" + digest + "\"\n");
+  TestHost test(dir, "[plugin.a]\n[plugin.b]\n");
+  const Status status = test.host->start();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("libbelay_b.so' refused: its SHA-256 is"),
+                                      HasSubstr("its manifest says " + digest)));
+  EXPECT_EQ(test.info("a").state, PluginState::kActive);
+  EXPECT_THAT(test.log(), Not(Contains("plugin.b: b open")));
 }
 
 TEST(PluginLoaderTest, AFileThatIsReplacedAfterItWasCheckedIsNotLoaded) {

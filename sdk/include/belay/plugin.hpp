@@ -73,6 +73,14 @@ constexpr belay_note make_note(std::string_view id, std::string_view version) {
   note.cxx11_abi = 2;
 #endif
   note.layout = BELAY_ABI_LAYOUT;
+#ifdef BELAY_MANIFEST_SHA256  // belay_add_plugin() defines it
+  constexpr std::string_view digest = BELAY_MANIFEST_SHA256;
+  static_assert(digest.size() == 64, "BELAY_MANIFEST_SHA256 is a SHA-256 in hexadecimal digits");
+  for (size_t i = 0; i < digest.size(); ++i) {
+    const char c = digest[i];
+    note.manifest_sha256[i / 2] = uint8_t(note.manifest_sha256[i / 2] << 4 | (c <= '9' ? c - '0' : c - 'a' + 10));
+  }
+#endif
   for (size_t i = 0; i < id.size() && i + 1 < sizeof(note.id); ++i) note.id[i] = id[i];
   for (size_t i = 0; i < version.size() && i + 1 < sizeof(note.version); ++i) note.version[i] = version[i];
   return note;

@@ -61,6 +61,8 @@ TEST(ManifestTest, EachMistakeIsNamedWithItsPlace) {
   EXPECT_FALSE(
       parse_manifest("x.toml", manifest("x") + "[[component]]\nkind = \"test.counter/1\"\nname = \"x\"\n")
           .ok());
+  EXPECT_THAT(parse_manifest("x.toml", manifest("x", "[integrity]\nsha256 = \"12\"\n")).status().message(),
+              HasSubstr("'12' is no SHA-256 of the library, want 64 hexadecimal digits"));
   EXPECT_FALSE(parse_manifest("x.toml", "").ok());
   EXPECT_FALSE(parse_manifest("x.toml", std::string(300 << 10, '#')).ok());
 }

@@ -1,5 +1,6 @@
 #include "core/discovery/plugin_catalog.h"
 
+#include "core/base/sha256.h"
 #include "fakes/plugins/install.h"
 
 #include <gmock/gmock.h>
@@ -20,6 +21,7 @@ using namespace std::chrono_literals;
 using belay::testing::install;
 using belay::testing::manifest;
 using belay::testing::TempDir;
+namespace fs = std::filesystem;
 
 class PluginCatalogTest : public ::testing::Test {
  protected:
@@ -60,6 +62,25 @@ TEST_F(PluginCatalogTest, AManifestAndALibraryOfDifferentBuildsAreRefused) {
               HasSubstr("its manifest says version '2.0.0', its library says '1.0.0'"));
   dir.write("libbelay_a.plugin.toml", manifest("b"));
   EXPECT_FALSE(Catalog::search(only(dir)).find("b")->refused.ok());
+}
+
+TEST_F(PluginCatalogTest, AManifestThatTheLibraryWasNotBuiltWithIsRefused) {
+  const std::string library = install(dir, "digest");
+  const FoundPlugin refused = *Catalog::search(only(dir)).find("digest");
+  EXPECT_THAT(refused.refused.message(),
+              HasSubstr("its manifest says SHA-256 '" + hex(sha256(manifest("digest"))) +
+                        "', its library says 'abab"));
+  // The same library with the digest of this manifest.
+  std::ifstream file(library, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const Sha256 digest = sha256(manifest("digest"));
+  const size_t at = bytes.find(std::string(32, char(0xab)));
+  ASSERT_NE(at, std::string::npos);
+  std::copy(digest.begin(), digest.end(), bytes.begin() + ptrdiff_t(at));
+  fs::remove(library);
+  dir.write("libbelay_digest.so", bytes);
+  const FoundPlugin found = *Catalog::search(only(dir)).find("digest");
+  EXPECT_TRUE(found.refused.ok()) << found.refused.message();
 }
 
 TEST_F(PluginCatalogTest, DirectoriesThatCannotBeReadOrAreRelativeAreToldOf) {

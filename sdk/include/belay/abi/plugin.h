@@ -71,7 +71,7 @@ typedef struct belay_handshake {
 typedef const belay_plugin* (*belay_entry_fn)(const belay_host* host, belay_handshake* handshake);
 
 /* Changes with every change of the layout of any struct before 1.0. */
-#define BELAY_ABI_LAYOUT 0xbb44ba50u
+#define BELAY_ABI_LAYOUT 0x2f05341du
 
 /* ---- note section --------------------------------------------------------------------------------------------------- */
 /* .note.belay, owner "BELAY", type 1: facts that the host reads from the file before loading it. */
@@ -89,7 +89,8 @@ typedef struct belay_note { /* fixed size: 160 bytes */
   uint32_t layout;          /* BELAY_ABI_LAYOUT */
   char id[64];              /* NUL-padded */
   char version[32];         /* NUL-padded */
-  uint32_t reserved[10];
+  uint8_t manifest_sha256[32]; /* of the manifest it was built with; zeros: not known */
+  uint32_t reserved[2];
 } belay_note;
 BELAY_STATIC_ASSERT(sizeof(belay_note) == 160, "fixed for ever");
 
