@@ -94,9 +94,15 @@ class FakeHost : public belay_host {
   }
 
   // ---- services -----------------------------------------------------------------------------------------------------
-  void offer(std::string_view id, const void* table) {  // NULL takes it back
+  // `state`: what stands behind the table, for its slots. Fakes and mocks of the services of belay/abi/services.h are in
+  // fake_services.hpp and mock_services.hpp.
+  void offer(std::string_view id, const void* table, void* state = nullptr) {  // NULL takes it back
     std::lock_guard lock(mutex_);
-    services_[std::string(id)] = table;
+    services_[std::string(id)] = {table, state};
+  }
+  static void* state_of(const belay_host* host, std::string_view id) {
+    FakeHost& self = of(host);
+    return self.locked([&] { return self.services_[std::string(id)].state; });
   }
   // What belay.host.registry/1 gives for a key; the object stays the test's.
   void provide(std::string_view key, belay_obj* object) {
@@ -204,7 +210,7 @@ class FakeHost : public belay_host {
     FakeHost& self = of(host);
     std::lock_guard lock(self.mutex_);
     const auto at = self.services_.find(to_string(id));
-    return at == self.services_.end() ? nullptr : at->second;
+    return at == self.services_.end() ? nullptr : at->second.table;
   }
   static void slot_log(const belay_host* host, uint32_t level, belay_str text) BELAY_NOEXCEPT {
     FakeHost& self = of(host);
@@ -313,7 +319,11 @@ class FakeHost : public belay_host {
   mutable std::mutex mutex_;
   belay_executor_vt executor_{};
   belay_registry_vt registry_{};
-  std::map<std::string, const void*> services_;
+  struct Offered {
+    const void* table;
+    void* state;
+  };
+  std::map<std::string, Offered> services_;
   std::map<std::string, belay_obj*> components_;
   std::map<uint64_t, bool> leases_;
   std::vector<Line> lines_;
