@@ -3,6 +3,7 @@
 #include "core/base/bounded_call.h"
 #include "core/base/process_state.h"
 #include "core/base/shared_library.h"
+#include "core/base/signals_blocked.h"
 #include "core/base/text.h"
 #include "core/discovery/plugin_file.h"
 #include "core/discovery/plugin_order.h"
@@ -392,11 +393,12 @@ Status PluginLoader::unload(const std::string& id, std::chrono::nanoseconds dead
   return state.end(plugin, deadline);
 }
 
-bool PluginLoader::end_later(std::string_view id, const std::string& why) {
+bool PluginLoader::end_later(std::string_view id, const std::string& why) try {
   State& state = *state_;
   const auto at = state.plugins.find(id);
   std::lock_guard lock(state.enders_mutex);
   if (at == state.plugins.end() || state.down) return false;
+  const SignalsBlocked blocked;
   state.enders.emplace_back([&state, &plugin = *at->second, why] {
     std::lock_guard work(state.work);
     if (!state.running(plugin)) return;
@@ -405,6 +407,8 @@ bool PluginLoader::end_later(std::string_view id, const std::string& why) {
     state.set(plugin, plugin.state, status.ok() ? why : why + "; " + status.message());
   });
   return true;
+} catch (const std::exception&) {  // no thread, no memory: it stays
+  return false;
 }
 
 Status PluginLoader::unload_all(std::chrono::nanoseconds deadline) {

@@ -1,5 +1,7 @@
 #include "core/base/bounded_call.h"
 
+#include "core/base/signals_blocked.h"
+
 #include <algorithm>
 #include <condition_variable>
 #include <memory>
@@ -36,6 +38,7 @@ bool call_bounded(std::function<void()> body, std::chrono::nanoseconds deadline,
   try {
     call = std::make_shared<Call>();
     call->body = body;
+    const SignalsBlocked blocked;
     thread = std::thread([call] {
       const Call::End end{*call};
       call->body();

@@ -1,12 +1,13 @@
 #include "core/base/executor.h"
 
+#include "core/base/signals_blocked.h"
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <condition_variable>
-#include <csignal>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -61,12 +62,7 @@ struct Executor::State {
   // A thread for each pending task, up to the most; with the lock held.
   Status grow(Pool& pool, size_t wanted) {
     if (pool.threads.size() >= std::min(wanted, pool.most)) return {};
-    sigset_t all, before;
-    sigfillset(&all);
-    // Faults of the thread itself go to their handlers: blocked, they would end the process.
-    for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: signals are the application's
-    Status status;
+    const SignalsBlocked blocked;  // signals are the application's
     try {
       pool.threads.emplace_back([&pool] {
         pthread_setname_np(pthread_self(), "belay-executor");
@@ -74,11 +70,10 @@ struct Executor::State {
       });
     } catch (const std::exception& error) {
       if (pool.threads.empty())
-        status = {Code::kResourceExhausted,
-                  std::string("No thread can be made for the executor: ") + error.what()};
+        return {Code::kResourceExhausted,
+                std::string("No thread can be made for the executor: ") + error.what()};
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return status;
+    return {};
   }
   static void run(const Task& task) noexcept {
     task();  // a task that throws ends the process here, where the stack still shows it

@@ -1,4 +1,4 @@
-# belay_add_plugin(<id> SOURCES <files> [LINKS <libraries>] [STATIC])
+# belay_add_plugin(<id> SOURCES <files> [LINKS <libraries>] [DATA <folder>] [STATIC])
 #
 # Builds a plugin from its sources and the manifest plugin.toml beside the calling CMakeLists.txt:
 #   libbelay_<id>.so           exports belay_plugin_v0 and nothing else
@@ -7,14 +7,17 @@
 # Belay's own tree and, after find_package(belay), in any other. A plugin uses belay::sdk (linked for it),
 # belay::graph and belay::tensor_io.
 #
+# DATA: what is in the folder becomes libbelay_<id>.data beside the library, which the plugin reads through the service
+# belay.host.fs/1.
+#
 # STATIC makes a static library instead, for a program that has the plugin inside: its entry is called
 # belay_plugin_v0__<id> (in <id>, each of . and - becomes _).
 include(GNUInstallDirs)
 
 function(belay_add_plugin id)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC" "" "SOURCES;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC" "DATA" "SOURCES;LINKS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
-    message(FATAL_ERROR "belay_add_plugin(<id> SOURCES <files> [LINKS <libraries>] [STATIC]): got '${ARGV}'.")
+    message(FATAL_ERROR "belay_add_plugin(<id> SOURCES <files> [LINKS <libraries>] [DATA <folder>] [STATIC]): got '${ARGV}'.")
   endif()
   if(NOT id MATCHES "^[a-z][a-z0-9._-]*$")
     message(FATAL_ERROR "Plugin id '${id}': want a small letter, then small letters, digits, '.', '_' or '-'.")
@@ -69,6 +72,20 @@ function(belay_add_plugin id)
   configure_file(${manifest} ${to}/libbelay_${id}.plugin.toml COPYONLY)
   install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/belay/plugins)
   install(FILES ${to}/libbelay_${id}.plugin.toml DESTINATION ${CMAKE_INSTALL_LIBDIR}/belay/plugins)
+  if(arg_DATA)
+    cmake_path(ABSOLUTE_PATH arg_DATA BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    if(NOT IS_DIRECTORY ${arg_DATA})
+      message(FATAL_ERROR "Plugin '${id}': its DATA ${arg_DATA} is no folder.")
+    endif()
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS ${arg_DATA}/*)
+    set(data ${to}/libbelay_${id}.data)
+    set(stamp ${CMAKE_CURRENT_BINARY_DIR}/${target}.data)
+    add_custom_command(OUTPUT ${stamp} DEPENDS ${files} COMMAND ${CMAKE_COMMAND} -E rm -rf ${data}
+      COMMAND ${CMAKE_COMMAND} -E copy_directory ${arg_DATA} ${data} COMMAND ${CMAKE_COMMAND} -E touch ${stamp} VERBATIM)
+    add_custom_target(${target}_data ALL DEPENDS ${stamp})
+    add_dependencies(${target} ${target}_data)
+    install(DIRECTORY ${arg_DATA}/ DESTINATION ${CMAKE_INSTALL_LIBDIR}/belay/plugins/libbelay_${id}.data)
+  endif()
   if(NOT TARGET belay_plugins)
     add_custom_target(belay_plugins) # all plugins
   endif()

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <atomic>
+#include <csignal>
 #include <future>
 #include <memory>
 #include <thread>
@@ -21,6 +22,16 @@ TEST(BoundedCallTest, WhatReturnsInTimeHasRunOnAThreadOfItsOwn) {
   EXPECT_NE(ran, std::thread::id());
   EXPECT_NE(ran, std::this_thread::get_id());
   EXPECT_TRUE(call_bounded([] {}, std::chrono::nanoseconds::max(), nobody));  // no overflow
+}
+
+TEST(BoundedCallTest, SignalsAreLeftToTheApplication) {
+  sigset_t inside;
+  EXPECT_TRUE(call_bounded([&] { pthread_sigmask(SIG_SETMASK, nullptr, &inside); }, 10s, nobody));
+  EXPECT_TRUE(sigismember(&inside, SIGINT) && sigismember(&inside, SIGTERM));
+  EXPECT_FALSE(sigismember(&inside, SIGSEGV));
+  sigset_t outside;
+  pthread_sigmask(SIG_SETMASK, nullptr, &outside);
+  EXPECT_FALSE(sigismember(&outside, SIGINT));
 }
 
 TEST(BoundedCallTest, ABodyThatEndsItsThreadHasEnded) {

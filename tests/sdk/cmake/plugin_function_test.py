@@ -35,6 +35,28 @@ class PluginFunctionTest(unittest.TestCase):
         self.assertTrue(ok, output)
         self.assertTrue(copied)
 
+    def test_data_of_a_plugin_lies_beside_it_as_it_is_in_the_folder_now(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "CMakeLists.txt").write_text(PROJECT.format(modules=MODULES,
+                                                                call="belay_add_plugin(one SOURCES one.c DATA tables)"))
+            (root / "one.c").write_text("const void* belay_plugin_v0(void) { return 0; }\n")
+            (root / "plugin.toml").write_text('id = "one"\n')
+            (root / "tables/sub").mkdir(parents=True)
+            (root / "tables/sub/a.bin").write_text("a")
+            (root / "tables/old.bin").write_text("old")
+            subprocess.run([CMAKE, "-G", "Ninja", "-S", root, "-B", root / "build"], stdout=subprocess.DEVNULL, check=True)
+            subprocess.run([CMAKE, "--build", root / "build"], stdout=subprocess.DEVNULL, check=True)
+            data = root / "build/lib/belay/plugins/libbelay_one.data"
+            self.assertEqual((data / "sub/a.bin").read_text(), "a")
+            (root / "tables/sub/a.bin").write_text("b")
+            (root / "tables/old.bin").unlink()
+            subprocess.run([CMAKE, "--build", root / "build"], stdout=subprocess.DEVNULL, check=True)
+            self.assertEqual((data / "sub/a.bin").read_text(), "b")
+            self.assertFalse((data / "old.bin").exists())
+            subprocess.run([CMAKE, "--install", root / "build", "--prefix", root / "to"], stdout=subprocess.DEVNULL, check=True)
+            self.assertEqual(len(list((root / "to").rglob("libbelay_one.data/sub/a.bin"))), 1)
+
     def test_what_is_refused(self):
         for call, manifest, why in [
                 ("belay_add_plugin(one SOURCES one.c LINKS belay::core)", 'id = "one"\n',
@@ -44,6 +66,7 @@ class PluginFunctionTest(unittest.TestCase):
                 ("belay_add_plugin(one SOURCES one.c)", 'id = "two"\n', "want 'id = \"one\"'"),
                 ("belay_add_plugin(one SOURCES one.c)", "[x]\n", "want 'id = \"one\"'"),
                 ("belay_add_plugin(One SOURCES one.c)", 'id = "One"\n', "want a small letter"),
+                ("belay_add_plugin(one SOURCES one.c DATA none)", 'id = "one"\n', "none is no folder"),
                 ("belay_add_plugin(one)", 'id = "one"\n', "SOURCES <files>"),
                 ("belay_add_plugin(one SOURCES one.c LINK m)", 'id = "one"\n', "Cannot find source file")]:
             with self.subTest(call=call, manifest=manifest):
