@@ -239,6 +239,36 @@ TEST(ConfigurationTest, DoctorSaysWhatWorksAndWhatIsMissing) {
   EXPECT_EQ(outcomes.at("engine"), uint64_t(BELAY_CHECK_WARNING));
 }
 
+TEST(ServicesTest, APluginOfARuntimeFindsEveryServiceAndItsRecordsReachDiagnostics) {
+  const auto checks = [](const std::string& more) {
+    const auto made = belay::Runtime::create({.text = kNull + more + "[diagnostics]\nuse = [\"probe\"]\n",
+                                              .plugin_dirs = {BELAY_TEST_PLUGIN_DIR, BELAY_PROBE_DIR}});
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    std::map<std::string, std::string> texts;
+    if (!made.ok()) return texts;
+    const Status status = belay::take(belay_runtime_doctor(
+        made->get(),
+        [](void* user, belay_str name, uint64_t outcome, belay_str text) {
+          (*static_cast<std::map<std::string, std::string>*>(user))[belay::to_string(name)] =
+              (outcome == BELAY_CHECK_PASSED ? "" : "FAILED: ") + belay::to_string(text);
+        },
+        &texts));
+    EXPECT_TRUE(status.ok()) << status.message();
+    return texts;
+  };
+  const auto found = checks("");
+  EXPECT_EQ(found.at("probe.trace"), "3 records");
+  EXPECT_EQ(found.at("probe.files"), "written");
+  EXPECT_EQ(found.at("probe.memory"), "8192 bytes");
+  EXPECT_EQ(found.at("probe.metrics"), "probe.checks=1");
+  EXPECT_EQ(found.at("probe.fault"), "nothing ordered");
+  const auto ordered = checks(
+      "[[fault.points]]\npoint = \"probe.order\"\ncode = \"ABORTED\"\n"
+      "[[fault.points]]\npoint = \"probe.alloc\"\ncode = \"RESOURCE_EXHAUSTED\"\n");
+  EXPECT_THAT(ordered.at("probe.fault"), HasSubstr("FAILED: A failure was ordered at 'probe.order', pass 1"));
+  EXPECT_THAT(ordered.at("probe.memory"), HasSubstr("FAILED: A failure was ordered at 'probe.alloc'"));
+}
+
 // ---- life and death
 // --------------------------------------------------------------------------------------------------
 
