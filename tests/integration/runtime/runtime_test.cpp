@@ -169,7 +169,7 @@ TEST(ConfigurationTest, WhatIsMissingOrWrongIsNamedWithItsPlace) {
   const Status broken = created({.text = "[runtime\n"});
   EXPECT_THAT(broken.message(), HasSubstr(":1:"));
   const Status file = created({.files = {"/nowhere/belay.toml"}});
-  EXPECT_EQ(file.code(), Code::kNotFound);
+  EXPECT_EQ(file.code(), Code::kInvalidArgument);
   EXPECT_THAT(file.message(), HasSubstr("/nowhere/belay.toml"));
   const Status engine = created({.text = std::string(kNull), .sets = {"engine.use=warp"}});
   EXPECT_EQ(engine.code(), Code::kNotFound);
