@@ -1,9 +1,9 @@
 // core/host_call.h: the frame of every slot of the tables that plugins call.
 #pragma once
 
+#include "core/base/slot_call.h"
 #include "core/base/status_table.h"
 #include "core/host.h"
-#include "core/slot_call.h"
 
 #include <exception>
 #include <type_traits>

@@ -141,6 +141,31 @@ void cancel(const belay_host* host, uint64_t id) {
   host_call<void>(host, [&](HostTable& table) { table.host->executor().cancel(id); });
 }
 
+belay_status strand(const belay_host* host, uint64_t* out_id) {
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
+    if (!out_id) return {Code::kInvalidArgument, "strand was given no place for its id."};
+    BELAY_ASSIGN(*out_id, table.host->executor().strand(table.tasks));
+    return {};
+  });
+}
+
+belay_status post_to(const belay_host* host, uint64_t strand, void (*task)(void*), void* user) {
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
+    BELAY_ASSIGN(Executor::Task run, task_of(table, BELAY_THREAD_IO, "post_to", task, user));
+    return table.host->executor().post(table.tasks, strand, std::move(run));
+  });
+}
+
+belay_status watch_fd(const belay_host* host, int32_t fd, uint32_t write, void (*task)(void*), void* user,
+                      uint64_t* out_id) {
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
+    if (!out_id) return {Code::kInvalidArgument, "watch_fd was given no place for its id."};
+    BELAY_ASSIGN(Executor::Task run, task_of(table, BELAY_THREAD_IO, "watch_fd", task, user));
+    BELAY_ASSIGN(*out_id, table.host->executor().watch(table.tasks, fd, write != 0, std::move(run)));
+    return {};
+  });
+}
+
 // ---- registry
 belay_status acquire(const belay_host* host, belay_str key, belay_lease* out) {
   return host_call<belay_status>(host, [&](HostTable& table) -> Status {
@@ -165,10 +190,47 @@ belay_status enumerate(const belay_host* host, belay_str kind, void (*each)(void
   });
 }
 
+belay_status valid(const belay_host* host, uint64_t id) {
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
+    if (table.host->objects().valid(id)) return {};
+    return {Code::kNotFound, "Lease " + std::to_string(id) + " is revoked, given back or never was."};
+  });
+}
+
+// What changes is told on a strand of the plugin that watches.
+belay_status watch(const belay_host* host, belay_str kind, void (*changed)(void*, belay_str, uint32_t),
+                   void* user, uint64_t* out_id) {
+  return host_call<belay_status>(host, [&](HostTable& table) -> Status {
+    if (!changed || !out_id)
+      return {Code::kInvalidArgument, "watch was given no function, or no place for its id."};
+    BELAY_ASSIGN(const uint64_t id, table.host->executor().strand(table.tasks));
+    const auto note = [&table, id, changed, user](const std::string& key, bool there) {
+      const Status told = table.host->executor().post(table.tasks, id, [&table, changed, user, key, there] {
+        const Status thrown = call_slot(table.plugin.c_str(), "a watch", BELAY_THREAD_IO, [&] {
+          changed(user, to_str(key), there ? BELAY_COMPONENT_ADDED : BELAY_COMPONENT_REMOVED);
+        });
+        if (!thrown.ok()) table.host->misbehaved(table.plugin, thrown.message());
+      });
+      if (!told.ok())
+        table.host->log().warning(table.logger, "is not told of " + key + ": " + told.message());
+    };
+    *out_id = id;
+    table.host->services().watch(id, table.plugin, to_view(kind), note);
+    return {};
+  });
+}
+
+void unwatch(const belay_host* host, uint64_t id) {
+  host_call<void>(host, [&](HostTable& table) {
+    table.host->services().unwatch(id, table.plugin);
+    table.host->executor().cancel(id);
+  });
+}
+
 constexpr belay_executor_vt kExecutor = {
-    {sizeof(belay_executor_vt), 0, nullptr}, post, post_blocking, timer, cancel};
+    {sizeof(belay_executor_vt), 0, nullptr}, post, post_blocking, timer, cancel, strand, post_to, watch_fd};
 constexpr belay_registry_vt kRegistry = {
-    {sizeof(belay_registry_vt), 0, nullptr}, acquire, release, enumerate};
+    {sizeof(belay_registry_vt), 0, nullptr}, acquire, release, enumerate, valid, watch, unwatch};
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 #include "core/objects.h"
 
+#include "core/base/slot_call.h"
 #include "core/base/text.h"
 #include "core/host.h"
-#include "core/slot_call.h"
 
 #include <algorithm>
 #include <condition_variable>

@@ -4,12 +4,12 @@
 #include "core/base/process_state.h"
 #include "core/base/shared_library.h"
 #include "core/base/signals_blocked.h"
+#include "core/base/slot_call.h"
 #include "core/base/text.h"
 #include "core/discovery/plugin_file.h"
 #include "core/discovery/plugin_order.h"
 #include "core/host.h"
 #include "core/plugin_opening.h"
-#include "core/slot_call.h"
 
 #include <algorithm>
 #include <functional>
@@ -105,8 +105,8 @@ struct PluginLoader::State {
     if (call_bounded(std::move(body), deadline, late)) return true;
     plugin.stuck = true;
     plugin.table->live = false;  // it may go on, but not with this host
-    host.services().remove_all(plugin.id());
     host.objects().revoke(plugin.id());
+    host.services().remove_all(plugin.id());
     return false;
   }
   Status stuck(Plugin& plugin, const char* slot, Nanoseconds deadline) {
@@ -266,8 +266,8 @@ struct PluginLoader::State {
                       std::chrono::nanoseconds(until - std::chrono::steady_clock::now()));
     };
     set(plugin, PluginState::kDraining);
-    host.services().remove_all(plugin.id());
     host.objects().revoke(plugin.id());
+    host.services().remove_all(plugin.id());
     Status status;
     if (BELAY_HAS(plugin.api, belay_plugin, quiesce)) {
       status = run_slot(plugin, "quiesce", BELAY_THREAD_SERIAL, std::max<Nanoseconds>(left(), kCloseDeadline),
@@ -292,6 +292,7 @@ struct PluginLoader::State {
         [](const belay_plugin* api, belay_ctx* ctx) { return api->close(ctx), belay_status(BELAY_OK); });
     if (plugin.stuck) return status;
     plugin.ctx = nullptr;
+    host.services().remove_all(plugin.id());  // what it watched since
     report_leaks(plugin);
     plugin.table->live = false;
     set(plugin, PluginState::kClosed);

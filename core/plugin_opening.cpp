@@ -1,9 +1,9 @@
 #include "core/plugin_opening.h"
 
 #include "core/base/process_state.h"
+#include "core/base/slot_call.h"
 #include "core/base/text.h"
 #include "core/discovery/plugin_file.h"
-#include "core/slot_call.h"
 
 #include <algorithm>
 

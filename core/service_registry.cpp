@@ -20,8 +20,29 @@ Status ServiceRegistry::add(std::vector<Service> services) {
       return {Code::kAlreadyExists, "Key " + quote(key) + " is offered by " + other->file + " and by " +
                                         service.file + "; remove one, or list the key under 'override'."};
   }
-  for (Service& service : services) services_.insert_or_assign(service.key(), std::move(service));
+  for (Service& service : services) {
+    const auto at = services_.insert_or_assign(service.key(), std::move(service)).first;
+    tell(at->second, true);
+  }
   return {};
+}
+
+void ServiceRegistry::tell(const Service& service, bool there) const {
+  for (const auto& [id, watch] : watches_)
+    if (watch.kind == service.kind()) watch.changed(service.key(), there);
+}
+
+void ServiceRegistry::watch(uint64_t id, std::string_view plugin, std::string_view kind, Changed changed) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, service] : services_)
+    if (service.kind() == kind) changed(key, true);
+  watches_.emplace(id, Watch{std::string(plugin), std::string(kind), std::move(changed)});
+}
+
+void ServiceRegistry::unwatch(uint64_t id, std::string_view plugin) {
+  std::lock_guard lock(mutex_);
+  if (const auto at = watches_.find(id); at != watches_.end() && at->second.plugin == plugin)
+    watches_.erase(at);
 }
 
 Result<Service> ServiceRegistry::find(std::string_view key) const {
@@ -67,7 +88,13 @@ std::vector<Service> ServiceRegistry::all() const {
 
 void ServiceRegistry::remove_all(std::string_view plugin) {
   std::lock_guard lock(mutex_);
-  std::erase_if(services_, [&](const auto& entry) { return entry.second.plugin == plugin; });
+  std::erase_if(watches_, [&](const auto& entry) { return entry.second.plugin == plugin; });
+  for (auto at = services_.begin(); at != services_.end();) {
+    const auto here = at++;
+    if (here->second.plugin != plugin) continue;
+    tell(here->second, false);
+    services_.erase(here);
+  }
 }
 
 std::string ServiceRegistry::explain(std::string_view kind) const {

@@ -4,6 +4,7 @@
 #include <belay/abi/plugin.h>
 #include <belay/status.hpp>
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -40,8 +41,14 @@ class ServiceRegistry {
   std::vector<Service> candidates(std::string_view kind) const;
   // The first of the candidates. NOT_FOUND; UNAVAILABLE, with all reasons, when every score is 0.
   Result<Service> choose(std::string_view kind) const;
-  std::vector<Service> all() const;  // by key
-  void remove_all(std::string_view plugin);
+  std::vector<Service> all() const;          // by key
+  void remove_all(std::string_view plugin);  // and what it watches
+
+  // Calls `changed` for each service of the kind that is there and that comes or goes, under the lock: it
+  // must only take note. Until unwatch, or remove_all of the plugin that watches.
+  using Changed = std::function<void(const std::string& key, bool there)>;
+  void watch(uint64_t id, std::string_view plugin, std::string_view kind, Changed changed);
+  void unwatch(uint64_t id, std::string_view plugin);  // only its own
   // "belay.driver/1: ascend score 0 (libascendcl not found), null score 1 (always) -> using null".
   std::string explain(std::string_view kind) const;
 
@@ -49,6 +56,12 @@ class ServiceRegistry {
   const std::set<std::string> overrides_;
   mutable std::mutex mutex_;
   std::map<std::string, Service, std::less<>> services_;  // by key
+  struct Watch {
+    std::string plugin, kind;
+    Changed changed;
+  };
+  void tell(const Service& service, bool there) const;
+  std::map<uint64_t, Watch> watches_;
 };
 
 }  // namespace belay::core

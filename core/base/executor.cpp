@@ -4,12 +4,15 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -28,14 +31,20 @@ Clock::duration at_most_years(
 }  // namespace
 
 struct Executor::State {
-  struct Timer {
-    Timer(asio::io_context& loop, TaskCount& owner_) : timer(loop), owner(owner_) {}
-    asio::steady_timer timer;
+  // What has an id: a timer, the watch of a descriptor, or a strand. A timer and a watch count as a task of
+  // their owner as long as they are there, a strand while it runs.
+  struct Waiter {
+    explicit Waiter(TaskCount& owner_) : owner(owner_) {}
     TaskCount& owner;
     Task task;
-    std::chrono::nanoseconds period{0};
     bool cancelled = false;
-    std::thread::id runner;  // of the thread that runs the task at this moment
+    std::thread::id runner;  // of the thread that runs a task of it at this moment
+    std::optional<asio::steady_timer> timer;
+    std::chrono::nanoseconds period{0};
+    std::optional<asio::posix::stream_descriptor> descriptor;
+    asio::posix::stream_descriptor::wait_type event{};
+    bool is_strand = false, running = false;
+    std::deque<Task> queue;  // of a strand
   };
   struct Pool {
     explicit Pool(size_t most_) : most(most_) {}
@@ -50,7 +59,7 @@ struct Executor::State {
   std::condition_variable changed;
   bool stopping = false;
   Pool shorts{kShortThreads}, longs{kLongThreads};
-  std::map<uint64_t, std::shared_ptr<Timer>> timers;
+  std::map<uint64_t, std::shared_ptr<Waiter>> waiters;
   uint64_t next_id = 0;
 
   Status admit(TaskCount& owner) {
@@ -99,37 +108,85 @@ struct Executor::State {
     return {};
   }
 
+  // Runs a task of the waiter without the lock, which is held before and after.
+  void run_of(std::unique_lock<std::mutex>& lock, Waiter& waiter, const Task& task) {
+    waiter.runner = std::this_thread::get_id();
+    lock.unlock();
+    run(task);
+    lock.lock();
+    waiter.runner = {};
+    changed.notify_all();
+  }
+  void finish(std::unique_lock<std::mutex>& lock, uint64_t id, const std::shared_ptr<Waiter>& waiter) {
+    waiters.erase(id);
+    if (waiter->descriptor) waiter->descriptor->release();  // it stays the owner's
+    Task task = std::exchange(waiter->task, nullptr);
+    lock.unlock();
+    task = nullptr;  // what it captured ends before it counts as ended
+    lock.lock();
+    end(waiter->owner);
+  }
+
   // With the lock held.
-  void arm(uint64_t id, const std::shared_ptr<Timer>& timer, Clock::time_point when) {
-    timer->timer.expires_at(when);
-    timer->timer.async_wait([this, id, timer, when](const boost::system::error_code&) {
+  void arm(uint64_t id, const std::shared_ptr<Waiter>& waiter, Clock::time_point when) {
+    waiter->timer->expires_at(when);
+    waiter->timer->async_wait([this, id, waiter, when](const boost::system::error_code&) {
       std::unique_lock lock(mutex);
-      if (!timer->cancelled) {
-        timer->runner = std::this_thread::get_id();
-        lock.unlock();
-        run(timer->task);
-        lock.lock();
-        timer->runner = {};
-      }
-      if (!timer->cancelled && timer->period.count() > 0) {
-        Clock::time_point next = when + at_most_years(timer->period);
-        if (const auto late = Clock::now() - next; late.count() > 0)
-          next += late / timer->period * timer->period;
-        arm(id, timer, next);
-      } else {
-        timers.erase(id);
-        Task task = std::exchange(timer->task, nullptr);
+      if (!waiter->cancelled) run_of(lock, *waiter, waiter->task);
+      if (waiter->cancelled || waiter->period.count() == 0) return finish(lock, id, waiter);
+      Clock::time_point next = when + at_most_years(waiter->period);
+      if (const auto late = Clock::now() - next; late.count() > 0)
+        next += late / waiter->period * waiter->period;
+      arm(id, waiter, next);
+    });
+  }
+  void await(uint64_t id, const std::shared_ptr<Waiter>& waiter) {
+    waiter->descriptor->async_wait(waiter->event, [this, id, waiter](const boost::system::error_code& error) {
+      std::unique_lock lock(mutex);
+      if (!waiter->cancelled && !error) run_of(lock, *waiter, waiter->task);
+      if (waiter->cancelled || error) return finish(lock, id, waiter);
+      await(id, waiter);
+    });
+  }
+  // Runs what is queued, a task at a time, so that others get their turn.
+  void advance(const std::shared_ptr<Waiter>& strand) {
+    asio::post(shorts.loop, [this, strand] {
+      std::unique_lock lock(mutex);
+      std::deque<Task> dropped;
+      if (!strand->cancelled && !strand->queue.empty()) {
+        Task task = std::move(strand->queue.front());
+        strand->queue.pop_front();
+        run_of(lock, *strand, task);
         lock.unlock();
         task = nullptr;
         lock.lock();
-        end(timer->owner);
       }
-      changed.notify_all();
+      if (strand->cancelled) dropped.swap(strand->queue);
+      if (!strand->queue.empty()) return advance(strand);
+      strand->running = false;
+      lock.unlock();
+      dropped.clear();
+      lock.lock();
+      --shorts.pending;
+      end(strand->owner);
     });
   }
-  void cancel(const std::shared_ptr<Timer>& timer) {
-    timer->cancelled = true;
-    timer->timer.cancel();
+  void cancel(const std::shared_ptr<Waiter>& waiter) {
+    waiter->cancelled = true;
+    if (waiter->timer) waiter->timer->cancel();
+    if (waiter->descriptor) waiter->descriptor->cancel();
+  }
+  // Cancels and forgets: a strand has nothing that would come back to do so.
+  void cancel(uint64_t id, const std::shared_ptr<Waiter>& waiter) {
+    cancel(waiter);
+    if (waiter->is_strand) waiters.erase(id);
+  }
+  Result<uint64_t> add(const std::shared_ptr<Waiter>& waiter) {
+    if (Status status = admit(waiter->owner); !status.ok()) return status;
+    if (Status status = grow(shorts, shorts.pending + 1); !status.ok()) return status;
+    waiters.emplace(++next_id, waiter);
+    if (!waiter->is_strand) ++waiter->owner.tasks;
+    return next_id;
   }
 };
 
@@ -143,13 +200,15 @@ Executor::~Executor() {
   {
     std::lock_guard lock(state_->mutex);
     state_->stopping = true;
-    for (auto& [id, timer] : state_->timers) state_->cancel(timer);
+    for (auto& [id, waiter] : state_->waiters) state_->cancel(waiter);
   }
   for (State::Pool* pool : {&state_->shorts, &state_->longs}) {
     pool->work.reset();
     pool->loop.stop();
     for (std::thread& thread : pool->threads) thread.join();
   }
+  for (auto& [id, waiter] : state_->waiters)
+    if (waiter->descriptor) waiter->descriptor->release();  // it stays the owner's
 }
 
 Status Executor::post(TaskCount& owner, Task task) {
@@ -165,27 +224,73 @@ Status Executor::post_blocking(TaskCount& owner, Task task) {
 Result<uint64_t> Executor::timer(TaskCount& owner, std::chrono::nanoseconds delay,
                                  std::chrono::nanoseconds period, Task task) {
   BELAY_TRY(process_.check("The executor"));
+  const auto waiter = std::make_shared<State::Waiter>(owner);
+  waiter->timer.emplace(state_->shorts.loop);
+  waiter->task = std::move(task), waiter->period = period;
   std::lock_guard lock(state_->mutex);
-  if (Status status = state_->admit(owner); !status.ok()) return status;
-  if (Status status = state_->grow(state_->shorts, state_->shorts.pending + 1); !status.ok()) return status;
-  const uint64_t id = ++state_->next_id;
-  auto timer = std::make_shared<State::Timer>(state_->shorts.loop, owner);
-  timer->task = std::move(task), timer->period = period;
-  state_->timers.emplace(id, timer);
-  ++owner.tasks;
-  state_->arm(id, timer, Clock::now() + at_most_years(delay));
+  BELAY_ASSIGN(const uint64_t id, state_->add(waiter));
+  state_->arm(id, waiter, Clock::now() + at_most_years(delay));
   return id;
+}
+
+Result<uint64_t> Executor::watch(TaskCount& owner, int fd, bool write, Task ready) {
+  BELAY_TRY(process_.check("The executor"));
+  const auto waiter = std::make_shared<State::Waiter>(owner);
+  waiter->task = std::move(ready);
+  waiter->event =
+      write ? asio::posix::stream_descriptor::wait_write : asio::posix::stream_descriptor::wait_read;
+  waiter->descriptor.emplace(state_->shorts.loop);
+  boost::system::error_code error;
+  waiter->descriptor->assign(fd, error);
+  if (error)
+    return Status(Code::kInvalidArgument,
+                  "Descriptor " + std::to_string(fd) + " cannot be watched: " + error.message() + ".");
+  std::lock_guard lock(state_->mutex);
+  auto id = state_->add(waiter);
+  if (id.ok())
+    state_->await(*id, waiter);
+  else
+    waiter->descriptor->release();
+  return id;
+}
+
+Result<uint64_t> Executor::strand(TaskCount& owner) {
+  BELAY_TRY(process_.check("The executor"));
+  const auto waiter = std::make_shared<State::Waiter>(owner);
+  waiter->is_strand = true;
+  std::lock_guard lock(state_->mutex);
+  return state_->add(waiter);
+}
+
+Status Executor::post(TaskCount& owner, uint64_t strand, Task task) {
+  BELAY_TRY(process_.check("The executor"));
+  std::lock_guard lock(state_->mutex);
+  BELAY_TRY(state_->admit(owner));
+  const auto at = state_->waiters.find(strand);
+  if (at == state_->waiters.end() || !at->second->is_strand || &at->second->owner != &owner)
+    return {Code::kNotFound, "There is no strand " + std::to_string(strand) + "."};
+  State::Waiter& waiter = *at->second;
+  waiter.queue.push_back(std::move(task));
+  if (std::exchange(waiter.running, true)) return {};
+  if (Status status = state_->grow(state_->shorts, state_->shorts.pending + 1); !status.ok()) {
+    waiter.queue.pop_back(), waiter.running = false;
+    return status;
+  }
+  ++state_->shorts.pending;
+  ++owner.tasks;
+  state_->advance(at->second);
+  return {};
 }
 
 void Executor::cancel(uint64_t id) {
   if (process_.forked()) return;
   std::unique_lock lock(state_->mutex);
-  const auto at = state_->timers.find(id);
-  if (at == state_->timers.end()) return;
-  const std::shared_ptr<State::Timer> timer = at->second;
-  state_->cancel(timer);
+  const auto at = state_->waiters.find(id);
+  if (at == state_->waiters.end()) return;
+  const std::shared_ptr<State::Waiter> waiter = at->second;
+  state_->cancel(id, waiter);
   state_->changed.wait(lock, [&] {
-    return timer->runner == std::thread::id() || timer->runner == std::this_thread::get_id();
+    return waiter->runner == std::thread::id() || waiter->runner == std::this_thread::get_id();
   });
 }
 
@@ -193,8 +298,14 @@ bool Executor::drain(TaskCount& owner, std::chrono::nanoseconds deadline) {
   if (process_.forked()) return false;
   std::unique_lock lock(state_->mutex);
   owner.closed = true;
-  for (auto& [id, timer] : state_->timers)
-    if (&timer->owner == &owner) state_->cancel(timer);
+  for (auto at = state_->waiters.begin(); at != state_->waiters.end();) {
+    const auto here = at++;
+    if (&here->second->owner != &owner) continue;
+    if (here->second->is_strand)
+      state_->waiters.erase(here);  // what it has queued still runs
+    else
+      state_->cancel(here->second);
+  }
   return state_->changed.wait_until(lock, Clock::now() + at_most_years(deadline),
                                     [&] { return owner.tasks == 0; });
 }
@@ -203,7 +314,7 @@ void Executor::abandon() {
   if (process_.forked() || std::exchange(abandoned_, true)) return;
   std::lock_guard lock(state_->mutex);
   state_->stopping = true;
-  for (auto& [id, timer] : state_->timers) state_->cancel(timer);
+  for (auto& [id, waiter] : state_->waiters) state_->cancel(waiter);
   for (State::Pool* pool : {&state_->shorts, &state_->longs}) {
     pool->loop.stop();
     for (std::thread& thread : pool->threads) thread.detach();

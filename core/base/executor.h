@@ -38,11 +38,20 @@ class Executor {
   // skipped). A waiting timer counts as a task of its owner. Gives the id for cancel.
   Result<uint64_t> timer(TaskCount& owner, std::chrono::nanoseconds delay, std::chrono::nanoseconds period,
                          Task task);
-  // Once it returns the task does not run and will not again (a running one has ended, unless this is called
-  // from inside it). Unknown ids are ignored.
+  // Tasks that are posted with the id run one after the other, in their order, as those of post(). It lives
+  // until cancel(id), which drops what has not begun.
+  Result<uint64_t> strand(TaskCount& owner);
+  // NOT_FOUND: no strand of this owner.
+  Status post(TaskCount& owner, uint64_t strand, Task task);
+  // Runs `ready` each time the descriptor can be read (`write`: written), never twice at once, until
+  // cancel(id) or the owner's end. The descriptor stays the owner's: open until then, and watched once.
+  // INVALID_ARGUMENT: it cannot be watched.
+  Result<uint64_t> watch(TaskCount& owner, int fd, bool write, Task ready);
+  // Ends a timer, a strand or a watch. Once it returns no task of it runs or will (a running one has ended,
+  // unless this is called from inside it). Unknown ids are ignored.
   void cancel(uint64_t id);
-  // Refuses new tasks of the owner, cancels its timers and waits for the rest. False: some are left at the
-  // deadline.
+  // Refuses new tasks of the owner, cancels its timers and watches and waits for what is queued or running.
+  // False: some are left at the deadline.
   bool drain(TaskCount& owner, std::chrono::nanoseconds deadline);
   // Lets go of threads and tasks without waiting for them, because one does not end; every later call fails.
   void abandon();

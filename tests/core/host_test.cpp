@@ -1,8 +1,11 @@
+#include "core/base/slot_call.h"
 #include "core/base/status_table.h"
-#include "core/slot_call.h"
 #include "test_host.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <future>
@@ -181,6 +184,81 @@ TEST(HostTest, TheRegistryServiceLeasesObjectsOfOthers) {
       [](void* to, belay_str key) { static_cast<std::vector<std::string>*>(to)->push_back(to_string(key)); },
       &keys);
   EXPECT_THAT(keys, ElementsAre("test.counter/1:a", "test.counter/1:b"));
+}
+
+TEST(HostTest, AWatcherOfTheRegistrySeesComponentsComeAndGoAndItsLeaseRevoked) {
+  TempDir dir;
+  install(dir, "a");
+  install(dir, "b");
+  install(dir, "c");
+  TestHost test(dir, "[plugin.a]\n[plugin.b]\n[plugin.c]\n");
+  ASSERT_TRUE(test.host->start().ok());
+  const belay_host& host = test.host->table_for("c").abi;
+  const auto* registry =
+      static_cast<const belay_registry_vt*>(host.get_service(&host, to_str(BELAY_HOST_REGISTRY)));
+  struct Seen {
+    std::mutex mutex;
+    std::vector<std::string> events;
+    size_t count() {
+      std::lock_guard lock(mutex);
+      return events.size();
+    }
+  } seen;
+  const auto changed = [](void* user, belay_str key, uint32_t what) {
+    Seen& to = *static_cast<Seen*>(user);
+    std::lock_guard lock(to.mutex);
+    to.events.push_back((what == BELAY_COMPONENT_ADDED ? "+" : "-") + to_string(key).substr(15));
+  };
+  uint64_t watch = 0;
+  ASSERT_EQ(registry->watch(&host, to_str(FAKE_KIND), changed, &seen, &watch), BELAY_OK);
+  belay_lease lease{{sizeof lease, 0, nullptr}, 0, nullptr};
+  ASSERT_EQ(registry->acquire(&host, to_str("test.counter/1:a"), &lease), BELAY_OK);
+  EXPECT_EQ(registry->valid(&host, lease.id), BELAY_OK);
+  std::thread ender([&] { EXPECT_TRUE(test.host->plugins().unload("a", 10s).ok()); });
+  while (seen.count() < 4) std::this_thread::sleep_for(1ms);
+  EXPECT_THAT(seen.events, ElementsAre("+a", "+b", "+c", "-a"));
+  EXPECT_EQ(from_c(host, registry->valid(&host, lease.id)).code(), Code::kNotFound);
+  registry->release(&host, lease.id);  // the plugin has waited for it
+  ender.join();
+  registry->unwatch(&host, watch);
+  ASSERT_TRUE(test.host->plugins().unload("b", 5s).ok());
+  ASSERT_EQ(registry->watch(&host, to_str(FAKE_KIND), changed, &seen, &watch), BELAY_OK);
+  while (seen.count() < 5) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(test.host->shutdown(5s).ok());  // with the watch
+  EXPECT_EQ(seen.events.back(), "+c");
+  EXPECT_EQ(
+      from_c(test.host->table(), registry->watch(&host, to_str(FAKE_KIND), nullptr, nullptr, nullptr)).code(),
+      Code::kFailedPrecondition);
+}
+
+TEST(HostTest, StrandsAndDescriptorsAreOfThePluginThatAskedAndEndWithIt) {
+  TempDir dir;
+  install(dir, "a");
+  TestHost test(dir, "[plugin.a]\n");
+  ASSERT_TRUE(test.host->start().ok());
+  const belay_host& host = test.host->table_for("a").abi;
+  const belay_host& stranger = test.host->table();
+  const auto* executor =
+      static_cast<const belay_executor_vt*>(host.get_service(&host, to_str(BELAY_HOST_EXECUTOR)));
+  std::atomic<int> ran{0}, ready{0};
+  const auto count = [](void* user) { ++*static_cast<std::atomic<int>*>(user); };
+  uint64_t strand = 0, watch = 0;
+  ASSERT_EQ(executor->strand(&host, &strand), BELAY_OK);
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(executor->post_to(&host, strand, count, &ran), BELAY_OK);
+  EXPECT_EQ(from_c(host, executor->post_to(&stranger, strand, count, &ran)).code(), Code::kNotFound);
+  EXPECT_EQ(from_c(host, executor->post_to(&host, strand, nullptr, nullptr)).code(), Code::kInvalidArgument);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(executor->watch_fd(&host, ends[1], 1, count, &ready, &watch), BELAY_OK);
+  EXPECT_EQ(from_c(host, executor->watch_fd(&host, -1, 0, count, &ready, &watch)).code(),
+            Code::kInvalidArgument);
+  while (ran < 10 || ready == 0) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(test.host->shutdown(5s).ok());
+  EXPECT_EQ(test.info("a").state, PluginState::kResident);
+  const int before = ready;
+  std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(ready, before);
+  close(ends[0]), close(ends[1]);
 }
 
 TEST(HostTest, AKindThatNobodyToldTheHostIsNotMade) {

@@ -74,6 +74,28 @@ TEST(ServiceRegistryTest, TheChoiceIsByPriorityThenScoreThenPlugin) {
   EXPECT_EQ(registry.choose("test.kind/1").status().code(), Code::kUnavailable);
 }
 
+TEST(ServiceRegistryTest, AWatchIsToldOfItsKindUntilItOrItsPluginEnds) {
+  const belay_component one = component("x"), two = component("y"), other = component("z", "other.kind/1");
+  ServiceRegistry registry;
+  ASSERT_TRUE(registry.add({{.component = &one, .plugin = "ant"}}).ok());
+  std::vector<std::string> bee, cow;
+  const auto note = [](std::vector<std::string>& to) {
+    return [&to](const std::string& key, bool there) { to.push_back((there ? "+" : "-") + key); };
+  };
+  registry.watch(1, "bee", "test.kind/1", note(bee));
+  registry.watch(2, "cow", "test.kind/1", note(cow));
+  ASSERT_TRUE(
+      registry.add({{.component = &two, .plugin = "dog"}, {.component = &other, .plugin = "dog"}}).ok());
+  registry.remove_all("ant");
+  registry.unwatch(1, "cow");  // not its own
+  registry.unwatch(2, "cow");
+  registry.remove_all("dog");
+  registry.remove_all("bee");
+  ASSERT_TRUE(registry.add({{.component = &one, .plugin = "ant"}}).ok());
+  EXPECT_THAT(bee, ElementsAre("+test.kind/1:x", "+test.kind/1:y", "-test.kind/1:x", "-test.kind/1:y"));
+  EXPECT_THAT(cow, ElementsAre("+test.kind/1:x", "+test.kind/1:y", "-test.kind/1:x"));
+}
+
 TEST(ServiceRegistryTest, ManyThreadsAddFindAndRemove) {
   ServiceRegistry registry;
   std::vector<std::thread> threads;

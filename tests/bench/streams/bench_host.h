@@ -84,7 +84,10 @@ inline const belay_executor_vt& executor() {
       .post_blocking = nullptr,
       .timer = [](const belay_host*, uint64_t delay, uint64_t, void (*task)(void*), void* user,
                   uint64_t* id) -> belay_status { return timers().add(delay, task, user), *id = 1, BELAY_OK; },
-      .cancel = [](const belay_host*, uint64_t) {}};
+      .cancel = [](const belay_host*, uint64_t) {},
+      .strand = nullptr,
+      .post_to = nullptr,
+      .watch_fd = nullptr};
   return table;
 }
 

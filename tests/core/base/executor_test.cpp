@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+#include <algorithm>
 #include <csignal>
 #include <future>
 #include <thread>
@@ -105,6 +108,109 @@ TEST(ExecutorTest, ManyThreadsPostAndCancel) {
   for (auto& thread : threads) thread.join();
   EXPECT_TRUE(executor.drain(owner, 30s));
   EXPECT_EQ(ran, 800);
+}
+
+TEST(ExecutorTest, AStrandRunsItsTasksInOrderAndNeverTwoAtOnce) {
+  Executor executor;
+  TaskCount owner;
+  const auto one = executor.strand(owner), two = executor.strand(owner);
+  ASSERT_TRUE(one.ok() && two.ok());
+  std::vector<int> order;  // no lock: a strand is one
+  std::atomic<int> inside{0}, others{0};
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_TRUE(executor
+                    .post(owner, *one,
+                          [&, i] {
+                            EXPECT_EQ(++inside, 1);
+                            order.push_back(i);
+                            --inside;
+                          })
+                    .ok());
+    ASSERT_TRUE(executor.post(owner, *two, [&] { ++others; }).ok());
+  }
+  EXPECT_TRUE(executor.drain(owner, 30s));  // what is queued still runs
+  ASSERT_EQ(order.size(), 500u);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  EXPECT_EQ(others, 500);
+  EXPECT_EQ(executor.post(owner, *one, [] {}).code(), Code::kFailedPrecondition);
+}
+
+TEST(ExecutorTest, ACancelledStrandDropsWhatHasNotBegun) {
+  Executor executor;
+  TaskCount owner, stranger;
+  const auto id = executor.strand(owner);
+  std::promise<void> begun, gate;
+  std::atomic<int> ran{0};
+  ASSERT_TRUE(executor.post(owner, *id, [&] { begun.set_value(), gate.get_future().wait(), ++ran; }).ok());
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(executor.post(owner, *id, [&] { ++ran; }).ok());
+  EXPECT_EQ(executor.post(stranger, *id, [] {}).code(), Code::kNotFound);
+  begun.get_future().wait();
+  std::thread opener([&] { std::this_thread::sleep_for(20ms), gate.set_value(); });
+  executor.cancel(*id);  // waits for the one that runs
+  EXPECT_EQ(ran, 1);
+  opener.join();
+  EXPECT_EQ(executor.post(owner, *id, [] {}).code(), Code::kNotFound);
+  EXPECT_TRUE(executor.drain(owner, 30s));
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(ExecutorTest, AWatchRunsWhileTheDescriptorIsReadyUntilItIsCancelled) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  {
+    Executor executor;
+    TaskCount owner;
+    std::atomic<int> bytes{0}, calls{0};
+    const auto id = executor.watch(owner, ends[0], false, [&] {
+      char got[8];
+      ++calls;
+      if (const ssize_t n = ::read(ends[0], got, sizeof got); n > 0) bytes += int(n);
+    });
+    ASSERT_TRUE(id.ok()) << id.status().message();
+    EXPECT_EQ(owner.tasks, 1u);
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(::write(ends[1], "abcdefghijkl", 12), 12);
+    while (bytes < 60) std::this_thread::sleep_for(1ms);
+    EXPECT_GE(calls, 8);  // ready until all is read
+    executor.cancel(*id);
+    const int before = calls;
+    EXPECT_EQ(::write(ends[1], "x", 1), 1);
+    std::this_thread::sleep_for(20ms);
+    EXPECT_EQ(calls, before);
+    EXPECT_EQ(executor.watch(owner, -1, false, [] {}).status().code(), Code::kInvalidArgument);
+    const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const auto regular = executor.watch(owner, file, false, [] {});
+    if (!regular.ok()) {
+      EXPECT_EQ(regular.status().code(), Code::kInvalidArgument);
+    }
+    EXPECT_TRUE(executor.drain(owner, 30s));
+    close(file);
+    TaskCount left;  // one that is still watched when the executor ends
+    ASSERT_TRUE(executor.watch(left, ends[1], true, [] { std::this_thread::yield(); }).ok());
+  }
+  EXPECT_NE(fcntl(ends[0], F_GETFD), -1);  // the descriptors are the owner's
+  EXPECT_NE(fcntl(ends[1], F_GETFD), -1);
+  close(ends[0]), close(ends[1]);
+}
+
+TEST(ExecutorTest, ManyThreadsUseStrandsAndWatches) {
+  Executor executor;
+  TaskCount owner;
+  std::vector<std::thread> threads;
+  std::atomic<int> ran{0};
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        const auto strand = executor.strand(owner);
+        int ends[2];
+        ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+        const auto watch = executor.watch(owner, ends[1], true, [&] { ++ran; });
+        for (int k = 0; k < 5; ++k) EXPECT_TRUE(executor.post(owner, *strand, [&] { ++ran; }).ok());
+        executor.cancel(*strand), executor.cancel(*watch);
+        close(ends[0]), close(ends[1]);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(executor.drain(owner, 30s));
 }
 
 }  // namespace

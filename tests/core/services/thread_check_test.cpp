@@ -1,4 +1,4 @@
-#include "core/slot_call.h"
+#include "core/base/slot_call.h"
 #include "services_fixture.h"
 
 #include <future>

@@ -149,6 +149,50 @@ TEST(FakeServicesTest, FilesMemoryThreadsAndFaultsFailWhenToldTo) {
   EXPECT_EQ(host.live_details(), 0u);
 }
 
+TEST(FakeHostTest, StrandsDescriptorsAndWatchesRunWhenTheTestSaysSo) {
+  FakeHost host;
+  const auto& executor = need<belay_executor_vt>(host);
+  const auto& registry = need<belay_registry_vt>(host);
+  int ran = 0;
+  const auto count = [](void* user) BELAY_NOEXCEPT { ++*static_cast<int*>(user); };
+  uint64_t strand = 0, fd_watch = 0, watch = 0;
+  ASSERT_EQ(executor.strand(&host, &strand), BELAY_OK);
+  ASSERT_EQ(executor.post_to(&host, strand, count, &ran), BELAY_OK);
+  EXPECT_EQ(host.take(executor.post_to(&host, 99, count, &ran)).code(), Code::kNotFound);
+  ASSERT_EQ(executor.watch_fd(&host, 5, 0, count, &ran, &fd_watch), BELAY_OK);
+  host.ready(5), host.ready(6);
+  host.run_all();
+  EXPECT_EQ(ran, 2);
+  executor.cancel(&host, fd_watch);
+  host.ready(5);
+  host.run_all();
+  EXPECT_EQ(ran, 2);
+
+  std::vector<std::string> events;
+  belay_obj object{};
+  host.provide("test.kind/1:a", &object);
+  ASSERT_EQ(registry.watch(
+                &host, to_str("test.kind/1"),
+                [](void* user, belay_str key, uint32_t what) BELAY_NOEXCEPT {
+                  static_cast<std::vector<std::string>*>(user)->push_back(std::to_string(what) +
+                                                                          belay::to_string(key));
+                },
+                &events, &watch),
+            BELAY_OK);
+  belay_lease lease{};
+  ASSERT_EQ(registry.acquire(&host, to_str("test.kind/1:a"), &lease), BELAY_OK);
+  EXPECT_EQ(registry.valid(&host, lease.id), BELAY_OK);
+  host.withdraw("test.kind/1:a");
+  EXPECT_EQ(host.take(registry.valid(&host, lease.id)).code(), Code::kNotFound);
+  host.provide("other.kind/1:a", &object);
+  host.run_all();
+  EXPECT_THAT(events, ElementsAre("1test.kind/1:a", "2test.kind/1:a"));
+  registry.unwatch(&host, watch);
+  host.provide("test.kind/1:b", &object);
+  host.run_all();
+  EXPECT_EQ(events.size(), 2u);
+}
+
 TEST(MockServicesTest, AMockAnswersForItsHostUntilItDies) {
   FakeHost host;
   {

@@ -73,13 +73,26 @@ typedef struct belay_executor_vt {
   /* Runs task(user) after `delay_ns`, then every `period_ns` if that is not 0. Gives an id for cancel. [any] r */
   belay_status (*timer)(const belay_host*, uint64_t delay_ns, uint64_t period_ns, void (*task)(void* user), void* user,
                         uint64_t* out_id) BELAY_NOEXCEPT;
-  /* Once it returns the task does not run and will not again (a running one has ended, unless called from inside it).
-   * Unknown ids are ignored. [any] r */
+  /* Ends a timer, a strand or the watch of a descriptor. Once it returns no task of it runs or will (a running one has
+   * ended, unless called from inside it); what a strand has not begun is dropped. Unknown ids are ignored. [any] r */
   void (*cancel)(const belay_host*, uint64_t id) BELAY_NOEXCEPT;
+  /* A strand: what is posted to it runs one after the other, in that order, as with post. Lives until cancel or the
+   * plugin's end. [any] r */
+  belay_status (*strand)(const belay_host*, uint64_t* out_id) BELAY_NOEXCEPT;
+  /* Errors: as post, NOT_FOUND (no strand of this plugin). [any] r */
+  belay_status (*post_to)(const belay_host*, uint64_t strand, void (*task)(void* user), void* user) BELAY_NOEXCEPT;
+  /* Runs task(user) each time the descriptor can be read (`write`: written), never twice at once, until cancel or the
+   * plugin's end. It stays the plugin's: open until then, and watched once at a time. Errors: as timer, INVALID_ARGUMENT
+   * (it cannot be watched). [any] r */
+  belay_status (*watch_fd)(const belay_host*, int32_t fd, uint32_t write, void (*task)(void* user), void* user,
+                           uint64_t* out_id) BELAY_NOEXCEPT;
 } belay_executor_vt;
 
 /* ---- service belay.host.registry/1: components of other plugins -------------------------------------------------- */
 #define BELAY_HOST_REGISTRY "belay.host.registry/1"
+
+#define BELAY_COMPONENT_ADDED 1u
+#define BELAY_COMPONENT_REMOVED 2u /* its plugin is being ended, and leases on it are revoked: give them back */
 
 /* A leased object of another plugin, made by its component's `create` and shared by all who acquire it. The lease is
  * given back with `release`; a revoked lease (its plugin is draining) answers NOT_FOUND to valid(). */
@@ -97,6 +110,14 @@ typedef struct belay_registry_vt {
   /* Keys of `kind` in order of choice (priority, then score, then plugin id), one call of `each` for each. [any] r */
   belay_status (*enumerate)(const belay_host*, belay_str kind, void (*each)(void* user, belay_str key), void* user)
       BELAY_NOEXCEPT;
+  /* OK; NOT_FOUND: the lease is revoked, given back or never was. [any] r */
+  belay_status (*valid)(const belay_host*, uint64_t id) BELAY_NOEXCEPT;
+  /* Calls changed(user, key, BELAY_COMPONENT_...) for each component of `kind` that comes or goes, on a thread of the
+   * executor, in order, never twice at once; those there already come first. Until unwatch or the plugin's end. [any] r */
+  belay_status (*watch)(const belay_host*, belay_str kind, void (*changed)(void* user, belay_str key, uint32_t what),
+                        void* user, uint64_t* out_id) BELAY_NOEXCEPT;
+  /* As cancel of the executor. [any] r */
+  void (*unwatch)(const belay_host*, uint64_t id) BELAY_NOEXCEPT;
 } belay_registry_vt;
 
 #ifdef __cplusplus

@@ -79,11 +79,17 @@ class FakeHost : public belay_host {
                  .post = &FakeHost::slot_post,
                  .post_blocking = &FakeHost::slot_post,
                  .timer = &FakeHost::slot_timer,
-                 .cancel = &FakeHost::slot_cancel};
+                 .cancel = &FakeHost::slot_cancel,
+                 .strand = &FakeHost::slot_strand,
+                 .post_to = &FakeHost::slot_post_to,
+                 .watch_fd = &FakeHost::slot_watch_fd};
     registry_ = {.hdr = {sizeof(belay_registry_vt), 0, nullptr},
                  .acquire = &FakeHost::slot_acquire,
                  .release = &FakeHost::slot_release,
-                 .enumerate = &FakeHost::slot_enumerate};
+                 .enumerate = &FakeHost::slot_enumerate,
+                 .valid = &FakeHost::slot_valid,
+                 .watch = &FakeHost::slot_watch,
+                 .unwatch = &FakeHost::slot_cancel};
     offer(BELAY_HOST_EXECUTOR, &executor_);
     offer(BELAY_HOST_REGISTRY, &registry_);
   }
@@ -104,10 +110,18 @@ class FakeHost : public belay_host {
     FakeHost& self = of(host);
     return self.locked([&] { return self.services_[std::string(id)].state; });
   }
-  // What belay.host.registry/1 gives for a key; the object stays the test's.
+  // What belay.host.registry/1 gives for a key; the object stays the test's. Whoever watches the kind is told by run_one().
   void provide(std::string_view key, belay_obj* object) {
     std::lock_guard lock(mutex_);
     components_[std::string(key)] = object;
+    tell(std::string(key), BELAY_COMPONENT_ADDED);
+  }
+  // Takes it back: leases on it are revoked.
+  void withdraw(std::string_view key) {
+    std::lock_guard lock(mutex_);
+    components_.erase(std::string(key));
+    std::erase_if(leases_, [&](const auto& lease) { return lease.second == key; });
+    tell(std::string(key), BELAY_COMPONENT_REMOVED);
   }
   uint64_t live_leases() const { return locked([&] { return leases_.size(); }); }
 
@@ -175,15 +189,21 @@ class FakeHost : public belay_host {
   }
   // Runs the oldest posted task; false: there is none. [test thread]
   bool run_one() {
-    std::pair<void (*)(void*), void*> task;
+    std::function<void()> task;
     {
       std::lock_guard lock(mutex_);
       if (tasks_.empty()) return false;
-      task = tasks_.front();
+      task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    task.first(task.second);
+    task();
     return true;
+  }
+  // Queues the tasks of whoever watches the descriptor.
+  void ready(int32_t fd) {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, watch] : fds_)
+      if (watch.fd == fd) tasks_.push_back([watch = watch] { watch.task(watch.user); });
   }
   void run_all() {
     while (run_one()) {
@@ -204,6 +224,25 @@ class FakeHost : public belay_host {
     void (*task)(void*);
     void* user;
   };
+
+  struct WatchedFd {
+    int32_t fd;
+    void (*task)(void*);
+    void* user;
+  };
+  struct Watch {
+    std::string kind;
+    void (*changed)(void*, belay_str, uint32_t);
+    void* user;
+  };
+  // Queues what a watch is told; `only`: one of them. With the lock held.
+  void tell(const std::string& key, uint32_t what, uint64_t only = 0) {
+    for (const auto& [id, watch] : watches_)
+      if ((only == 0 || only == id) && key.starts_with(watch.kind + ":"))
+        tasks_.push_back([this, id = id, watch = watch, key, what] {
+          if (locked([&] { return watches_.contains(id); })) watch.changed(watch.user, to_str(key), what);
+        });
+  }
 
   static FakeHost& of(const belay_host* host) { return *const_cast<FakeHost*>(static_cast<const FakeHost*>(host)); }
   static const void* slot_get_service(const belay_host* host, belay_str id) BELAY_NOEXCEPT {
@@ -269,8 +308,43 @@ class FakeHost : public belay_host {
   static belay_status slot_post(const belay_host* host, void (*task)(void*), void* user) BELAY_NOEXCEPT {
     FakeHost& self = of(host);
     std::lock_guard lock(self.mutex_);
-    self.tasks_.emplace_back(task, user);
+    self.tasks_.push_back([task, user] { task(user); });
     return BELAY_OK;
+  }
+  static belay_status slot_strand(const belay_host* host, uint64_t* out_id) BELAY_NOEXCEPT {
+    FakeHost& self = of(host);
+    std::lock_guard lock(self.mutex_);
+    self.strands_[*out_id = ++self.last_timer_] = true;
+    return BELAY_OK;
+  }
+  // There is one thread, so every strand keeps its order.
+  static belay_status slot_post_to(const belay_host* host, uint64_t strand, void (*task)(void*), void* user)
+      BELAY_NOEXCEPT {
+    FakeHost& self = of(host);
+    if (!self.locked([&] { return self.strands_.contains(strand); })) return self.make(Code::kNotFound, "No such strand.");
+    return slot_post(host, task, user);
+  }
+  static belay_status slot_watch_fd(const belay_host* host, int32_t fd, uint32_t, void (*task)(void*), void* user,
+                                    uint64_t* out_id) BELAY_NOEXCEPT {
+    FakeHost& self = of(host);
+    std::lock_guard lock(self.mutex_);
+    self.fds_[*out_id = ++self.last_timer_] = {fd, task, user};
+    return BELAY_OK;
+  }
+  static belay_status slot_watch(const belay_host* host, belay_str kind,
+                                 void (*changed)(void*, belay_str, uint32_t), void* user,
+                                 uint64_t* out_id) BELAY_NOEXCEPT {
+    FakeHost& self = of(host);
+    std::lock_guard lock(self.mutex_);
+    const uint64_t id = *out_id = ++self.last_timer_;
+    self.watches_[id] = {to_string(kind), changed, user};
+    for (const auto& [key, object] : self.components_) self.tell(key, BELAY_COMPONENT_ADDED, id);
+    return BELAY_OK;
+  }
+  static belay_status slot_valid(const belay_host* host, uint64_t id) BELAY_NOEXCEPT {
+    FakeHost& self = of(host);
+    if (self.locked([&] { return self.leases_.contains(id); })) return BELAY_OK;
+    return self.make(Code::kNotFound, "No such lease.");
   }
   static belay_status slot_timer(const belay_host* host, uint64_t delay, uint64_t period, void (*task)(void*),
                                  void* user, uint64_t* out_id) BELAY_NOEXCEPT {
@@ -283,7 +357,7 @@ class FakeHost : public belay_host {
   static void slot_cancel(const belay_host* host, uint64_t id) BELAY_NOEXCEPT {
     FakeHost& self = of(host);
     std::lock_guard lock(self.mutex_);
-    self.timers_.erase(id);
+    self.timers_.erase(id), self.strands_.erase(id), self.fds_.erase(id), self.watches_.erase(id);
   }
   static belay_status slot_acquire(const belay_host* host, belay_str key, belay_lease* out) BELAY_NOEXCEPT {
     FakeHost& self = of(host);
@@ -292,7 +366,7 @@ class FakeHost : public belay_host {
       if (const auto at = self.components_.find(to_string(key)); at != self.components_.end()) {
         out->id = ++self.last_lease_;
         out->object = at->second;
-        self.leases_[out->id] = true;
+        self.leases_[out->id] = to_string(key);
         return BELAY_OK;
       }
     }
@@ -325,12 +399,15 @@ class FakeHost : public belay_host {
   };
   std::map<std::string, Offered> services_;
   std::map<std::string, belay_obj*> components_;
-  std::map<uint64_t, bool> leases_;
+  std::map<uint64_t, std::string> leases_;  // key
   std::vector<Line> lines_;
   std::vector<std::string> misbehaviour_;
   std::map<uint64_t, std::string> details_;
   std::map<void*, uint64_t> blocks_;
-  std::deque<std::pair<void (*)(void*), void*>> tasks_;
+  std::deque<std::function<void()>> tasks_;
+  std::map<uint64_t, bool> strands_;
+  std::map<uint64_t, WatchedFd> fds_;
+  std::map<uint64_t, Watch> watches_;
   std::map<uint64_t, Timer> timers_;
   uint64_t last_detail_ = 0, last_timer_ = 0, last_lease_ = 0;
   uint64_t allocations_ = 0, fail_from_ = 0;

@@ -1,4 +1,4 @@
-// core/slot_call.h: every call from the host into a plugin goes through call_slot.
+// core/base/slot_call.h: every call from the host into a plugin goes through call_slot.
 #pragma once
 
 #include <belay/abi/services.h>
