@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 namespace belay::hal {
@@ -37,6 +36,24 @@ bool reach(TensorView& view) {
   }
   return !__builtin_mul_overflow(low, int64_t(view.width), &view.low) &&
          !__builtin_mul_overflow(high, int64_t(view.width), &view.high);
+}
+
+// Element i of scales of type float32, float16 or bfloat16.
+double scale_at(const void* data, uint32_t dtype, uint64_t i) {
+  const char* const from = static_cast<const char*>(data);
+  if (dtype == BELAY_DT_FLOAT32) {
+    float value = 0;
+    std::memcpy(&value, from + i * sizeof value, sizeof value);
+    return double(value);
+  }
+  uint16_t bits = 0;
+  std::memcpy(&bits, from + i * sizeof bits, sizeof bits);
+  if (dtype == BELAY_DT_BFLOAT16) return double(std::bit_cast<float>(uint32_t{bits} << 16));
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double size = exponent == 31 ? (fraction ? std::nan("") : HUGE_VAL)
+                      : exponent == 0 ? std::ldexp(double(fraction), -24)
+                                      : std::ldexp(double(1024 + fraction), exponent - 25);
+  return bits >> 15 ? -size : size;
 }
 
 }  // namespace
@@ -145,7 +162,10 @@ Status check_apart(const TensorView& view, const std::string& label) {
   if (view.dense || !view.count) return {};
   std::vector<std::pair<uint64_t, int64_t>> axes;  // how far one step leads, steps
   for (size_t i = 0; i < view.dims.size(); ++i)
-    if (view.dims[i] != 1) axes.emplace_back(uint64_t(std::llabs(view.strides[i])), view.dims[i]);
+    if (view.dims[i] != 1) {
+      const auto step = uint64_t(view.strides[i]);
+      axes.emplace_back(view.strides[i] < 0 ? uint64_t{0} - step : step, view.dims[i]);
+    }
   std::sort(axes.begin(), axes.end());
   uint64_t inner = 1;  // elements that the axes before this one span
   for (const auto& [step, size] : axes) {
@@ -183,8 +203,9 @@ Status check_quant(const belay_quant& quant, const TensorView& view, const std::
   }
   const auto check = [&](const belay_tensor* tensor, const char* name) -> Result<TensorView> {
     const std::string whose = "The " + std::string(name) + " of " + label;
+    // Asked first: a chain of scales may lead back to this one.
+    if (tensor && quant_of(*tensor)) return Status(Code::kInvalidArgument, whose + " is quantised itself.");
     BELAY_ASSIGN(TensorView part, view_of(tensor, whose));
-    if (quant_of(*tensor)) return Status(Code::kInvalidArgument, whose + " is quantised itself.");
     if (!part.dense || tensor->buffer || (!tensor->data && part.count))
       return Status(Code::kInvalidArgument, whose + " must be dense, in host memory.");
     const bool one = quant.kind == BELAY_QUANT_TENSOR && part.count == 1 && part.dims.size() <= 1;
@@ -197,13 +218,11 @@ Status check_quant(const belay_quant& quant, const TensorView& view, const std::
   if (scale.dtype != BELAY_DT_FLOAT32 && scale.dtype != BELAY_DT_FLOAT16 && scale.dtype != BELAY_DT_BFLOAT16)
     return wrong("has scales of type " + std::string(dtype_name(scale.dtype)) +
                  ", want float32, float16 or bfloat16.");
-  if (scale.dtype == BELAY_DT_FLOAT32)
-    for (uint64_t i = 0; i < scale.count; ++i) {
-      float one = 0;
-      std::memcpy(&one, static_cast<const char*>(quant.scale->data) + i * sizeof one, sizeof one);
-      if (!std::isfinite(one) || one == 0)
-        return wrong("has the scale " + std::to_string(one) + ", want one that is finite and not 0.");
-    }
+  for (uint64_t i = 0; i < scale.count; ++i) {
+    const double one = scale_at(quant.scale->data, scale.dtype, i);
+    if (!std::isfinite(one) || one == 0)
+      return wrong("has the scale " + std::to_string(one) + ", want one that is finite and not 0.");
+  }
   if (quant.zero_point) {
     BELAY_ASSIGN(const TensorView zero, check(quant.zero_point, "zero point"));
     if (zero.dtype != view.dtype)

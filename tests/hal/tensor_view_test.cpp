@@ -174,11 +174,37 @@ TEST_F(TensorViewTest, QuantisationFitsItsTensor) {
               HasSubstr("in blocks of 0"));
   EXPECT_THAT(message(whole.quantised(Tensor::of(bad, {1}), Tensor())),
               HasSubstr("want one that is finite and not 0"));
+  // Every type of scale: 0, infinity, NaN, and the least and largest that are good.
+  for (const uint16_t bits : {0x0000, 0x8000, 0x7c00, 0xfc00, 0x7e00, 0x0001, 0x7bff})
+    EXPECT_EQ(checked(whole.quantised(Tensor(const_cast<uint16_t*>(&bits), 2, BELAY_DT_FLOAT16, {}), Tensor())).ok(),
+              bits == 0x0001 || bits == 0x7bff)
+        << bits;
+  for (const uint16_t bits : {0x0000, 0x8000, 0x7f80, 0xff80, 0x7fc0, 0x0001, 0x7f7f})
+    EXPECT_EQ(checked(whole.quantised(Tensor(const_cast<uint16_t*>(&bits), 2, BELAY_DT_BFLOAT16, {}), Tensor())).ok(),
+              bits == 0x0001 || bits == 0x7f7f)
+        << bits;
   uint8_t other[] = {1};
   EXPECT_THAT(message(whole.quantised(Tensor(scales, 4, BELAY_DT_FLOAT32, {}), Tensor::of(other, {1}))),
               HasSubstr("is of int8 and its zero point of uint8"));
   EXPECT_EQ(whole.quantised_along(0, Tensor::of(scales, {6}), Tensor()).slice(0, 0, 1).status().code(),
             Code::kUnimplemented);
+}
+
+TEST_F(TensorViewTest, AScaleThatLeadsBackToItselfIsRefused) {
+  int8_t stored[4] = {};
+  float one = 1;
+  belay_tensor scale = Tensor(&one, 4, BELAY_DT_FLOAT32, {}).raw(), tensor = request<belay_tensor>();
+  const int64_t dims[] = {4};
+  tensor.dtype = BELAY_DT_INT8, tensor.rank = 1, tensor.dims = dims, tensor.data = stored;
+  belay_quant quant = request<belay_quant>();
+  quant.kind = BELAY_QUANT_TENSOR;
+  quant.scale = &scale;
+  tensor.quant = scale.quant = &quant;
+  EXPECT_EQ(view_of(&tensor, "T").status().message(), "The scale of T is quantised itself.");
+  scale.quant = nullptr;
+  EXPECT_TRUE(view_of(&tensor, "T").ok());
+  quant.zero_point = &tensor;
+  EXPECT_EQ(view_of(&tensor, "T").status().message(), "The zero point of T is quantised itself.");
 }
 
 }  // namespace
