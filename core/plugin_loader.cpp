@@ -373,7 +373,11 @@ Status PluginLoader::load() {
   for (Plugin* plugin : opened) {
     if (plugin->state != PluginState::kOpen) continue;
     Status status = state.start(*plugin);
-    if (status.ok()) continue;
+    if (status.ok()) {
+      state.host.log().info("core", "plugin " + quote(plugin->id()) + " " + plugin->manifest().version +
+                                        " runs, from " + plugin->found->file);
+      continue;
+    }
     state.abort(*plugin);
     note(*plugin, std::move(status));
   }

@@ -12,6 +12,7 @@ namespace belay::hal {
 Status Device::prepare() {
   info_.hdr.struct_size = sizeof info_;
   BELAY_TRY(hal->take(vt().info(this, &info_), driver_, "info"));
+  hal->host().log().info("hal", "Device '" + name() + "' is open: " + to_string(info_.name));
   if (info_.heap_count == 0 || info_.heap_count > 64)
     return {Code::kInternal, "Plugin '" + driver_ + "' says that '" + name_ + "' has " +
                                  std::to_string(info_.heap_count) + " heaps, want 1 to 64."};

@@ -6,7 +6,9 @@
 #include <belay/abi/model_format.h>
 #include <belay/graph/verify.hpp>
 #include <belay/kinds.hpp>
+#include <chrono>
 
+#include <chrono>
 #include <cstring>
 
 namespace belay::hal {
@@ -175,6 +177,7 @@ Result<Model*> Model::load(Runtime& runtime, const ModelRequest& request) {
     return Status(Code::kFailedPrecondition,
                   "No engine is configured, so models cannot be run; name one under [engine] use.");
   Hal& hal = runtime.hal();
+  const auto begin = std::chrono::steady_clock::now();
   uint64_t index = runtime.default_device();
   if (!request.device.empty()) {
     BELAY_ASSIGN(index, hal.devices().find(request.device));
@@ -221,6 +224,11 @@ Result<Model*> Model::load(Runtime& runtime, const ModelRequest& request) {
   model->impl = made.impl;
   Slots<Model>::publish(model);
   runtime.hold();
+  const auto took = std::chrono::steady_clock::now() - begin;
+  host.log().info("model",
+                  "'" + model->name() + "' is ready on '" + device->name() + "' after " +
+                      std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(took).count()) +
+                      " us");
   return model;
 }
 

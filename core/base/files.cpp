@@ -16,8 +16,8 @@ Status check_owner(const struct stat& stat, const std::string& what) {
   std::snprintf(mode, sizeof mode, "%04o", unsigned(stat.st_mode & 07777));
   if (stat.st_uid != 0 && stat.st_uid != geteuid())
     return {Code::kPermissionDenied, "owner " + std::to_string(stat.st_uid) + " of " + what +
-                                         " can replace code - want root or user " +
-                                         std::to_string(geteuid()) +
+                                         " can replace code - want root" +
+                                         (geteuid() ? " or user " + std::to_string(geteuid()) : "") +
                                          " (or [runtime] allow_insecure = true for development)"};
   if (stat.st_mode & (S_IWGRP | S_IWOTH) && !(S_ISDIR(stat.st_mode) && stat.st_mode & S_ISVTX))
     return {Code::kPermissionDenied,

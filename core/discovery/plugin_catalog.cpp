@@ -95,6 +95,10 @@ Catalog Catalog::search(const CatalogOptions& options) {
     if (error)
       catalog.warnings_.push_back("directory of plugins " + quote(dir.string()) + ": " + error.message());
     for (const std::string& name : names) catalog.add((dir / name).string(), options.allow_insecure);
+    // A build tree or an installation keeps its plugins further down.
+    if (const fs::path below = dir / "lib/belay/plugins";
+        i < options.first_dirs.size() && fs::is_directory(below, error))
+      wanted.push_back(below.string());
   }
   for (const std::string& file : options.files)
     catalog.add(file.ends_with(kLibraryEnd) ? file.substr(0, file.size() - kLibraryEnd.size()) : file,
@@ -171,9 +175,15 @@ Status Catalog::not_found(std::string_view key_or_id) const {
     for (const ManifestComponent& component : plugin.manifest.components) known.push_back(component.key());
   }
   const bool key = key_or_id.find(':') != std::string_view::npos;
-  return {Code::kNotFound, (key ? "no plugin offers " : "no plugin has the id ") + quote(key_or_id) +
-                               did_you_mean(key_or_id, known) + " (searched: " +
-                               (directories_.empty() ? "no directory" : joined(directories_)) + ")"};
+  std::string text = (key ? "no plugin offers " : "no plugin has the id ") + quote(key_or_id) +
+                     did_you_mean(key_or_id, known) +
+                     " (searched: " + (directories_.empty() ? "no directory" : joined(directories_)) + ")";
+  // One that cannot be read may be the one that is wanted.
+  const auto refused = [](const FoundPlugin& plugin) { return !plugin.refused.ok(); };
+  if (const auto first = std::find_if(plugins_.begin(), plugins_.end(), refused); first != plugins_.end())
+    text += "; " + std::to_string(std::count_if(first, plugins_.end(), refused)) + " refused, the first, " +
+            quote(first->manifest.id) + ": " + first->refused.message();
+  return {Code::kNotFound, std::move(text)};
 }
 
 }  // namespace belay::core

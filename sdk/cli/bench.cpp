@@ -114,7 +114,6 @@ Exit bench(const BenchOptions& options, Output& output) {
   const Model model(runtime, options.model, options.common.device);
   const double create_ns = seconds_since(created) * 1e9;
   InputOptions how = options.inputs;
-  how.fill_unknown = true;
   if (!how.random && !how.zeros) how.random = 0;
   const std::vector<Input> inputs = gather_inputs(model, how, output);
 

@@ -222,7 +222,13 @@ class CommandLine {
         ->group(group)
         ->allow_extra_args(false);
     app->add_flag_function(
-           "--random{0}", [&inputs](int64_t seed) { inputs.random = uint64_t(seed); },
+           "--random{0}",
+           [&inputs](int64_t seed) {
+             if (seed < -1)
+               fail_usage("--random is " + std::to_string(seed) + ", want a seed from 0 on.", "");
+             inputs.random =
+                 seed < 0 ? 0 : uint64_t(seed);  // to the parser the flag's 0 is "false", which is -1
+           },
            "Inputs that are not given are random, always the same; --random=SEED: others")
         ->group(group);
     app->add_flag("--zeros", inputs.zeros, "Inputs that are not given are zero")->group(group);

@@ -277,7 +277,7 @@ class Gatherer {
       Dims dims = known_dims(i);
       const bool known =
           (info.rank_known || shapes_.dims.contains(i)) && std::count(dims.begin(), dims.end(), -1) == 0;
-      if (!known && (!options_.fill_unknown || (!info.rank_known && !shapes_.dims.contains(i))))
+      if (!known && !info.rank_known && !shapes_.dims.contains(i))
         fail_input("The shape of input '" + info.name + "' " + io_text(info) +
                        " is not fixed, so it cannot be made up.",
                    "Say it with --shape " + info.name + "=" + example_shape(info));

@@ -19,7 +19,6 @@ struct InputOptions {
   std::optional<uint64_t> random;   // seed
   bool zeros = false;
   std::string test_data;      // folder of input_N.pb
-  bool fill_unknown = false;  // dims that nothing tells become 1, with a note (bench)
 };
 
 struct Input {

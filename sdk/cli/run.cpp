@@ -163,24 +163,28 @@ Exit run(const RunOptions& options, Output& output) {
                     {"max_ns", uint64_t(times.back())}};
     output.document("belay.run/1", json);
   } else {
-    std::string text = "model   " + printable(options.model) + " on " + device + "\n";
-    Table table;
-    for (const Input& input : inputs)
-      table.row({"input ", printable(model.inputs()[input.index].name), type_text(input.datum),
-                 printable(input.from)});
-    text += table.text();
+    std::string text;
+    if (!output.quiet) {
+      text += "model   " + printable(options.model) + " on " + device + "\n";
+      Table table;
+      for (const Input& input : inputs)
+        table.row({"input ", printable(model.inputs()[input.index].name), type_text(input.datum),
+                   printable(input.from)});
+      text += table.text();
+    }
     for (const Answer& result : results) {
       text += "output  " + printable(result.name) + "  " + type_text(result.datum);
       for (const std::string& file : result.files) text += "  -> " + printable(file);
       text += "\n";
-      if (!output.quiet) text += values_text(result.datum, 8);
+      text += values_text(result.datum, 8);
       if (result.comparison) text += "        " + comparison_text(*result.comparison) + "\n";
     }
-    text += "time    " + time_text(median) +
-            (times.size() > 1 ? " (median of " + std::to_string(times.size()) + ", " +
-                                    time_text(times.front()) + " to " + time_text(times.back()) + ")"
-                              : "") +
-            ", create " + time_text(create_ns) + "\n";
+    if (!output.quiet)
+      text += "time    " + time_text(median) +
+              (times.size() > 1 ? " (median of " + std::to_string(times.size()) + ", " +
+                                      time_text(times.front()) + " to " + time_text(times.back()) + ")"
+                                : "") +
+              ", create " + time_text(create_ns) + "\n";
     output.print(text);
   }
   if (interrupted) return Exit::kInterrupted;

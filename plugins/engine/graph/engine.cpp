@@ -48,6 +48,22 @@ Result<std::vector<plan::Provider>> Providers::get() {
   return providers_;
 }
 
+namespace {
+
+Status check_passes(const std::set<std::string, std::less<>>& named) {
+  std::string known;
+  for (const passes::Pass& pass : passes::all_passes())
+    (known += known.empty() ? "" : ", ") += std::string(pass.name);
+  for (const std::string& name : named)
+    if (std::none_of(passes::all_passes().begin(), passes::all_passes().end(),
+                     [&](const passes::Pass& pass) { return pass.name == name; }))
+      return {Code::kInvalidArgument,
+              "[engine] disable_passes names '" + name + "', which is no pass; want some of: " + known + "."};
+  return {};
+}
+
+}  // namespace
+
 Result<plan::Target> Engine::target_for(belay_obj* device, const belay_value* options) {
   plan::Target target;
   target.hal.host = &host_;
@@ -57,6 +73,7 @@ Result<plan::Target> Engine::target_for(belay_obj* device, const belay_value* op
                   "The host offers no " BELAY_HOST_HAL ", so there are no devices.");
   target.device = device;
   target.options = plan::Options::read(Value(options));
+  BELAY_TRY(check_passes(target.options.disabled_passes));
   target.info.hdr.struct_size = sizeof target.info;
   BELAY_TRY(target.hal.check(target.hal.vt->device_info(&host_, device, &target.info)));
   target.host_visible = target.info.hdr.flags & BELAY_DEVICE_HOST_VISIBLE;
@@ -103,7 +120,8 @@ namespace {
 // Passes that would put an operator in place of others for which the device has no kernel.
 Status disable_unsupported(plan::Target& target, const ir::Model& model) {
   // Where none of these is, no such pass will find anything.
-  constexpr std::string_view kBegin[] = {"DequantizeLinear", "QuantizeLinear", "MatMulInteger", "ReduceMean", "Erf"};
+  constexpr std::string_view kBegin[] = {"DequantizeLinear", "QuantizeLinear", "MatMulInteger", "ReduceMean",
+                                         "Erf"};
   if (std::none_of(model.nodes.begin(), model.nodes.end(), [&](const ir::Node& node) {
         return std::find(std::begin(kBegin), std::end(kBegin), node.op) != std::end(kBegin);
       }))
@@ -149,7 +167,14 @@ Status Engine::load(const belay_load_req& req, belay_created* out) {
   Result<std::vector<passes::Ran>> ran =
       passes::run_passes(*model, evaluate, target.options.disabled_passes, now);
   if (!ran.ok()) return std::move(ran).status().while_doing("loading '" + report.name + "'");
-  for (const passes::Ran& pass : *ran) report.passes.push_back({pass.name, pass.changes, pass.ns});
+  for (const passes::Ran& pass : *ran) {
+    report.passes.push_back({pass.name, pass.changes, pass.ns});
+    if (pass.changes)
+      host_.log(&host_, BELAY_LOG_DEBUG,
+                to_str("'" + report.name + "': pass " + pass.name + " made " + std::to_string(pass.changes) +
+                       (pass.changes == 1 ? " change" : " changes") + " in " +
+                       std::to_string(pass.ns / 1000) + " us"));
+  }
   report.passes_ns = now() - read;
 
   const std::string name = report.name;

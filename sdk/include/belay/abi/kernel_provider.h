@@ -87,7 +87,7 @@ typedef struct belay_prepared {
   uint64_t workspace_bytes;  /* 0: no workspace word */
   uint64_t packed_bytes;     /* memory that packed constants of this claim take (shared ones count once) */
   uint64_t unused_inputs;    /* bit i: constant input i was packed, its argument word may be NULL */
-  belay_str implementation;  /* "dnnl:jit:avx512_core", "loops" */
+  belay_str implementation;  /* "products:avx512", "loops" */
   belay_str reason;          /* why this one; may be empty */
 } belay_prepared;
 
