@@ -47,6 +47,7 @@ struct Operators::Entry {
   std::mutex mutex;  // of the runs
   std::condition_variable given_back;
   std::vector<std::unique_ptr<Run>> idle;
+  uint64_t taken = 0;  // runs that threads are queueing now
 };
 
 Operators::~Operators() {
@@ -182,6 +183,7 @@ Result<std::unique_ptr<Operators::Run>> Operators::take_run(Entry& entry, const 
   const auto take = [&](auto at) {
     std::unique_ptr<Run> run = std::move(*at);
     entry.idle.erase(at);
+    ++entry.taken;
     return run;
   };
   for (auto at = entry.idle.begin(); at != entry.idle.end(); ++at)
@@ -189,7 +191,10 @@ Result<std::unique_ptr<Operators::Run>> Operators::take_run(Entry& entry, const 
   for (auto at = entry.idle.begin(); at != entry.idle.end(); ++at)
     if (ended((*at)->last)) return take(at);
   Result<std::unique_ptr<Run>> made = make_run(entry);
+  if (made.ok()) ++entry.taken;
   if (made.ok() || made.status().code() != Code::kResourceExhausted) return made;
+  // Where no run is left to come back it is something else that ran out.
+  if (entry.idle.empty() && entry.taken == 0) return made;
   if (!entry.given_back.wait_for(lock, kPatience, [&] { return !entry.idle.empty(); })) return made;
   std::unique_ptr<Run> run = take(entry.idle.begin());
   lock.unlock();
@@ -290,6 +295,7 @@ Status Operators::run(Stream& stream, const belay_op_req& req, belay_event* out)
   {
     std::lock_guard lock(entry->mutex);
     entry->idle.push_back(std::move(run));
+    --entry->taken;
   }
   entry->given_back.notify_one();
   if (!status.ok()) return std::move(status).while_doing("queueing operator " + operator_name(req));

@@ -9,6 +9,7 @@
 #include <belay/testing/mock_engine.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 namespace belay::hal {
@@ -230,6 +231,26 @@ TEST_F(OperatorsTest, WhereTheEngineGivesNoMoreContextsTheOneThatComesBackIsTake
     EXPECT_TRUE(operators_->run(*on, asked.in({4}).out({4}).get(), nullptr).ok());
   }
   end(one), end(two);
+}
+
+TEST_F(OperatorsTest, WhereNoContextIsLeftToComeBackNobodyWaitsForOne) {
+  begin();
+  Stream& on = made_stream();
+  auto made = std::make_unique<NiceMock<MockExecutable>>(host());
+  const auto none = []() -> Result<std::unique_ptr<MockContext>> {
+    return Status(Code::kResourceExhausted, "No memory.");
+  };
+  EXPECT_CALL(*made, context).WillOnce(none).WillOnce([&]() -> Result<std::unique_ptr<MockContext>> {
+    return give<MockContext>(std::make_unique<NiceMock<MockContext>>(host()));
+  });
+  EXPECT_CALL(*engine_, load).WillOnce(Return(ByMove(give<MockExecutable>(std::move(made)))));
+  Asked asked("Relu");
+  asked.in({4}).out({4});
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(operators_->run(on, asked.get(), nullptr).code(), Code::kResourceExhausted);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+  EXPECT_TRUE(operators_->run(on, asked.get(), nullptr).ok());
+  end(on);
 }
 
 TEST_F(OperatorsTest, AFailureToPrepareNamesTheOperatorAndIsNotKept) {

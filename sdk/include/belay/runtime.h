@@ -163,7 +163,7 @@ typedef struct belay_op_req {
   uint64_t input_count;
   const belay_tensor* const* outputs; /* what the results are written to, of their type and shape; NULL: not wanted */
   uint64_t output_count;
-  /* Bit i: input i is read during the call, in host memory or in a buffer that the host sees, and is part of what is
+  /* Bit i: input i is read during the call, dense in host memory and in no buffer, and is part of what is
    * prepared: operands that shapes depend on (the shape of Reshape, the axes of ReduceSum) must be, and a kernel may
    * pack what does not change. At most 64 KiB each. */
   uint64_t constant_inputs;
