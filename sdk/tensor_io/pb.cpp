@@ -9,7 +9,7 @@
 namespace belay {
 namespace {
 
-constexpr int kMaxNesting = 32;
+constexpr int kMaxMessageNesting = 32;
 constexpr uint32_t kElementTensor = 1, kElementSequence = 3, kElementMap = 4, kElementOptional = 5;
 
 Status nested_too_deep() { return {Code::kInvalidArgument, "The value is nested more than 32 deep."}; }
@@ -35,7 +35,7 @@ Result<HostDatum> list_of(std::string_view message, const char* base, uint32_t k
 Result<HostDatum> map_of(std::string_view message, const char* base, int depth);
 
 Result<HostDatum> datum_of(std::string_view message, const char* base, uint32_t kind, int depth) {
-  if (depth > kMaxNesting) return nested_too_deep();
+  if (depth > kMaxMessageNesting) return nested_too_deep();
   switch (kind) {
     case BELAY_TYPE_TENSOR: {
       BELAY_ASSIGN(HostTensor tensor, tensor_of(message, base));

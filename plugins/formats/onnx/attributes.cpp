@@ -8,9 +8,6 @@
 namespace belay::onnx {
 namespace {
 
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-std::string quoted(std::string_view name) { return "'" + wire::printable(name) + "'"; }
-
 constexpr std::string_view kKindNames[] = {
     "nothing", "a float", "an int", "a string",        "a tensor",       "a graph", "floats", "ints",
     "strings", "tensors", "graphs", "a sparse tensor", "sparse tensors", "a type",  "types"};

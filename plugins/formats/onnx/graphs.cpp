@@ -6,9 +6,6 @@
 namespace belay::onnx {
 namespace {
 
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-std::string quoted(std::string_view name) { return "'" + wire::printable(name) + "'"; }
-
 }  // namespace
 
 // `what` names the graph in messages: "the graph", "graph 'then' of node 'if'".

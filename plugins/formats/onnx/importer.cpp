@@ -8,8 +8,6 @@ namespace {
 constexpr int64_t kMinIr = 3, kMaxIr = 13;  // of ONNX 1.0 to 1.22
 constexpr size_t kShownUnknown = 8;
 
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-
 }  // namespace
 
 Result<std::string> Importer::run() {

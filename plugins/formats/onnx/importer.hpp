@@ -15,6 +15,7 @@
 #include <belay/graph/builder.hpp>
 #include <belay/status.hpp>
 #include <belay/tensor_io/onnx_tensor.hpp>
+#include <belay/tensor_io/wire.hpp>
 
 #include <cstdint>
 #include <map>
@@ -27,6 +28,9 @@
 #include <vector>
 
 namespace belay::onnx {
+
+inline Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
+inline std::string quoted(std::string_view name) { return "'" + wire::printable(name) + "'"; }
 
 // Where the bytes come from and where remarks go: the host's reader and sink, or a test.
 class Files {

@@ -8,9 +8,6 @@
 namespace belay::onnx {
 namespace {
 
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-std::string quoted(std::string_view name) { return "'" + wire::printable(name) + "'"; }
-
 constexpr int kMaxCallDepth = 100;
 // A file of 60 functions of two calls each would become 2^60 nodes. What inlining may cost is the size of the
 // nodes copied plus this much for each, up to kInlineBase and kInlineFactor times the file.

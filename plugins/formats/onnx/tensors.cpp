@@ -8,9 +8,6 @@
 namespace belay::onnx {
 namespace {
 
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
-std::string quoted(std::string_view name) { return "'" + wire::printable(name) + "'"; }
-
 constexpr int kMaxTypeDepth = 16;
 constexpr size_t kMaxRank = 32;
 

@@ -7,7 +7,7 @@
 namespace ocr {
 namespace {
 
-constexpr int kHeight = 48, kMultiple = 8, kWidest = 3200;
+constexpr int kHeight = 48, kWidthMultiple = 8, kWidest = 3200;
 constexpr float kHalf[3] = {0.5f, 0.5f, 0.5f};
 
 }  // namespace
@@ -25,7 +25,7 @@ belay::Result<Line> recognise(belay::Context& context, const std::vector<std::st
                               const Image& image, const Box& box) {
   const float ratio = float(box.right - box.left) / float(box.bottom - box.top);
   const int width =
-      std::clamp(int(std::ceil(float(kHeight) * ratio / kMultiple)) * kMultiple, kMultiple, kWidest);
+      std::clamp(int(std::ceil(float(kHeight) * ratio / kWidthMultiple)) * kWidthMultiple, kWidthMultiple, kWidest);
   std::vector<float> planes;
   to_planes(resized(image, box, width, kHeight), kHalf, kHalf, planes);
   BELAY_TRY(context.set_input(0, belay::Tensor::of(planes, {1, 3, kHeight, width})));

@@ -7,18 +7,18 @@
 
 namespace belay::cpu {
 namespace {
-constexpr size_t kPage = 4096;
+constexpr size_t kPageBytes = 4096;
 }
 
 ForkGuard::ForkGuard() : creator_(getpid()) {
-  void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) throw std::bad_alloc();
   word_ = new (page) std::atomic<uint64_t>(1);
-  wiped_ = madvise(page, kPage, MADV_WIPEONFORK) == 0;
+  wiped_ = madvise(page, kPageBytes, MADV_WIPEONFORK) == 0;
   if (!wiped_) word_->store(0, std::memory_order_relaxed);
 }
 
-ForkGuard::~ForkGuard() { munmap(word_, kPage); }
+ForkGuard::~ForkGuard() { munmap(word_, kPageBytes); }
 
 bool ForkGuard::by_pid() const { return getpid() != creator_; }
 

@@ -201,7 +201,7 @@ Status random_shape(Infer& at) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kElementwiseRules[] = {
     {"Abs", like_first},
     {"Acos", like_first},
     {"Acosh", like_first},
@@ -318,6 +318,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> elementwise_rules() { return kRules; }
+std::span<const RuleEntry> elementwise_rules() { return kElementwiseRules; }
 
 }  // namespace belay::ir

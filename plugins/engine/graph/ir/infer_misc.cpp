@@ -178,7 +178,7 @@ Status optimiser(Infer& at) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kMiscRules[] = {
     {"Einsum", einsum},
     {"NegativeLogLikelihoodLoss", loss},
     {"SoftmaxCrossEntropyLoss", loss},
@@ -193,6 +193,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> misc_rules() { return kRules; }
+std::span<const RuleEntry> misc_rules() { return kMiscRules; }
 
 }  // namespace belay::ir

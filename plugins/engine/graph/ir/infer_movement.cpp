@@ -477,7 +477,7 @@ Status resize(Infer& at) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kMovementRules[] = {
     {"Reshape", reshape},
     {"Flatten", flatten},
     {"Squeeze", squeeze},
@@ -496,6 +496,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> movement_rules() { return kRules; }
+std::span<const RuleEntry> movement_rules() { return kMovementRules; }
 
 }  // namespace belay::ir

@@ -318,7 +318,7 @@ Status grid_sample(Infer& at) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kNnRules[] = {
     {"Conv", conv},
     {"ConvInteger", conv},
     {"QLinearConv", conv},
@@ -350,6 +350,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> nn_rules() { return kRules; }
+std::span<const RuleEntry> nn_rules() { return kNnRules; }
 
 }  // namespace belay::ir

@@ -277,7 +277,7 @@ Status optional_has(Infer& at) {
   return {};
 }
 
-constexpr RuleEntry kRules[] = {
+constexpr RuleEntry kSelectionRules[] = {
     {"Shape", shape},
     {"Size", size},
     {"Gather", gather},
@@ -311,6 +311,6 @@ constexpr RuleEntry kRules[] = {
 
 }  // namespace
 
-std::span<const RuleEntry> selection_rules() { return kRules; }
+std::span<const RuleEntry> selection_rules() { return kSelectionRules; }
 
 }  // namespace belay::ir

@@ -37,8 +37,6 @@ struct Placement {
   uint64_t peak = 0;
 };
 
-uint64_t align_up(uint64_t value, uint64_t align) { return (value + align - 1) & ~(align - 1); }
-
 struct Change {
   uint64_t step;
   bool begins;

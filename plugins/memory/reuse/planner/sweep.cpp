@@ -9,8 +9,6 @@
 namespace belay::reuse {
 namespace {
 
-uint64_t align_up(uint64_t value, uint64_t align) { return (value + align - 1) & ~(align - 1); }
-
 // The gaps between the buffers that live, by offset and by size; above the highest everything is free.
 class Gaps {
  public:

@@ -8,6 +8,8 @@
 
 namespace belay::reuse {
 
+inline uint64_t align_up(uint64_t value, uint64_t align) { return (value + align - 1) & ~(align - 1); }
+
 struct SweepBuffer {
   uint64_t bytes = 0, align = 1;
   uint64_t begin = 0, end = 0;  // first step, one past the last; gaps count as life
