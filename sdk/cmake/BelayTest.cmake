@@ -36,7 +36,12 @@ function(belay_add_test name)
   if(BELAY_SANITIZE MATCHES "undefined")
     target_compile_options(test_${name} PRIVATE -fno-sanitize=undefined)
   endif()
-  set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  # Up to four files are compiled as one: what is slow is Google Mock and the mocks, which then are read and
+  # instantiated once. Where sources use one name for different things, their folder sets UNITY_BUILD to OFF.
+  # -Wsubobject-linkage takes for headers what is included there.
+  target_compile_options(test_${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  set_target_properties(test_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 4
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   list(TRANSFORM arg_PLUGINS PREPEND belay_plugin_)
   if(arg_PLUGINS)
     add_dependencies(test_${name} ${arg_PLUGINS})
