@@ -374,8 +374,8 @@ Status PluginLoader::load() {
     if (plugin->state != PluginState::kOpen) continue;
     Status status = state.start(*plugin);
     if (status.ok()) {
-      state.host.log().info("core", "plugin " + quote(plugin->id()) + " " + plugin->manifest().version +
-                                        " runs, from " + plugin->found->file);
+      state.host.log().debug("core", "plugin " + quote(plugin->id()) + " " + plugin->manifest().version +
+                                         " runs, from " + plugin->found->file);
       continue;
     }
     state.abort(*plugin);
