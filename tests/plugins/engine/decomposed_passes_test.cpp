@@ -8,12 +8,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-std::vector<std::string> ops_of(const ir::Model& model) {
-  std::vector<std::string> out;
-  for (const ir::NodeId id : model.graphs[0].nodes) out.push_back(model.nodes[id].op);
-  return out;
-}
-
 struct NormOptions {
   std::vector<int64_t> axes = {-1}, variance_axes = {-1};
   int64_t keepdims = 1;

@@ -205,4 +205,10 @@ class EngineTest : public ::testing::Test {
 
 using D = GraphMaker;
 
+inline std::vector<std::string> ops_of(const ir::Model& model) {
+  std::vector<std::string> out;
+  for (const ir::NodeId id : model.graphs[0].nodes) out.push_back(model.nodes[id].op);
+  return out;
+}
+
 }  // namespace belay::testing

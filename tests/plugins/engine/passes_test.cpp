@@ -9,11 +9,6 @@ namespace {
 using Floats = std::vector<float>;
 using Ints = std::vector<int64_t>;
 
-std::vector<std::string> ops_of(const ir::Model& model) {
-  std::vector<std::string> out;
-  for (const ir::NodeId id : model.graphs[0].nodes) out.push_back(model.nodes[id].op);
-  return out;
-}
 const ir::Node& node_of(const ir::Model& model, size_t i) { return model.nodes[model.graphs[0].nodes[i]]; }
 Floats floats(const ir::Model& model, ir::ValueId value) {
   const auto values = ir::as_doubles(*model.constant_of(value));

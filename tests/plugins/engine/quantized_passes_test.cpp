@@ -8,11 +8,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-std::vector<std::string> ops_of(const ir::Model& model) {
-  std::vector<std::string> out;
-  for (const ir::NodeId id : model.graphs[0].nodes) out.push_back(model.nodes[id].op);
-  return out;
-}
 const ir::Node& find(const ir::Model& model, std::string_view op) {
   for (const ir::NodeId id : model.graphs[0].nodes)
     if (model.nodes[id].op == op) return model.nodes[id];
