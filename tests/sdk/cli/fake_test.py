@@ -49,7 +49,7 @@ class FakeTest(ProgramTest):
                             ("plugins explain drivr", "did you mean 'driver'?"), ("explain NOT_FUND", "did you mean 'NOT_FOUND'?"),
                             ("run double.m --config nothere.toml", "nothere.toml"), ("run", "wants a model"), ("plugins", "list, info, explain"),
                             ("run double.m extra", "extra"), ("run double.m --timeout abc", "'abc' is no number"),
-                            ("run double.m --repeat 0", "'0' is no number of 1"), ("bench double.m --callers -1", "'-1'"),
+                            ("run double.m --repeat 0", "'0' is no number of 1"), ("run double.m --random=-7", "want a seed from 0 on"), ("bench double.m --callers -1", "'-1'"),
                             ("run double.m --zeros --random", "Choose one"), ("run double.m --output-format jpg", "npy, pb or both"),
                             ("run double.m --shape x=1xq", "1xq"), ("run double.m -i x=x.bin:flaot32:1", "did you mean 'float32'?")]:
             with self.subTest(line=line):
@@ -61,7 +61,7 @@ class FakeTest(ProgramTest):
         self.write("x.txt.npy", "rubbish")
         for line, words in [("run duoble.m", "did you mean 'double.m'?"), ("run double.m -i x=y.npy", "did you mean 'x.npy'?"),
                             ("run double.m -i y=x.npy", "inputs are 'x' float32 [N,3]"), ("run double.m", "needs 'x' float32 [N,3]"),
-                            ("run double.m --random", "--shape x=1x3"), ("run double.m --zeros --shape 2x4", "does not fit"),
+                            ("run double.m --zeros --shape 2x4", "does not fit"),
                             ("run double.m --value x=1,2", "holds 3"), ("run double.m --value x=1,2,z", "'z' is no number"),
                             ("run double.m -i x.npy:int8:2x3", "int8"), ("run double.m -i x.txt.npy", "x.txt.npy"),
                             ("run . --zeros", "is a folder"), ("run double.m --test-data nothere", "nothere")]:
@@ -89,6 +89,12 @@ class FakeTest(ProgramTest):
         self.assertEqual(values("--random"), values("--random=0"))
         self.assertNotEqual(values("--random"), values("--random=1"))
         self.assertEqual(values("--zeros"), [0] * 12)
+
+    def test_open_sizes_of_made_up_inputs_are_one_with_a_note(self):
+        done = self.belay("run", "double.m", "--random")
+        self.assertIn("float32 [1,3]  random, seed 0", done.stdout)
+        self.assertIn("is taken as [1,3]; choose with --shape x=1x3", done.stderr)
+        self.assertEqual(self.belay("run", "double.m", "--zeros", "-q").stdout.split(), "output y float32 [1,3] 0 0 0".split())
 
     def test_outputs_are_saved(self):
         self.belay("run", "double.m", "-i", "x.npy", "-o", "out", "--output-format", "both")
