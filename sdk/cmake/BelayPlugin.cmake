@@ -14,11 +14,6 @@
 # belay_plugin_v0__<id> (in <id>, each of . and - becomes _).
 include(GNUInstallDirs)
 
-# What others can write is not loaded as a plugin, whatever the umask.
-set(belay_plugin_file_permissions OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
-set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
-  WORLD_READ WORLD_EXECUTE)
-
 function(belay_add_plugin id)
   cmake_parse_arguments(PARSE_ARGV 1 arg "STATIC" "DATA" "SOURCES;LINKS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
@@ -74,11 +69,15 @@ function(belay_add_plugin id)
     target_link_options(${target} PRIVATE LINKER:-z,defs)
   endif()
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${to} LINK_DEPENDS ${map})
+  # What others can write is not loaded, so the umask has no say in it; nor in the folders that an installation makes.
+  set(readable OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+  set(open_to_all ${readable} OWNER_EXECUTE GROUP_EXECUTE WORLD_EXECUTE)
+  set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS ${open_to_all} PARENT_SCOPE)
   file(MAKE_DIRECTORY ${to})
-  file(CHMOD ${to} PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
+  file(CHMOD ${to} PERMISSIONS ${open_to_all})
   add_custom_command(TARGET ${target} POST_BUILD COMMAND chmod go-w $<TARGET_FILE:${target}> VERBATIM)
   configure_file(${manifest} ${to}/libbelay_${id}.plugin.toml COPYONLY
-    FILE_PERMISSIONS ${belay_plugin_file_permissions})
+    FILE_PERMISSIONS ${readable})
   install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/belay/plugins)
   install(FILES ${to}/libbelay_${id}.plugin.toml DESTINATION ${CMAKE_INSTALL_LIBDIR}/belay/plugins)
   if(arg_DATA)
