@@ -119,7 +119,8 @@ struct Executor::State {
   }
   void finish(std::unique_lock<std::mutex>& lock, uint64_t id, const std::shared_ptr<Waiter>& waiter) {
     waiters.erase(id);
-    if (waiter->descriptor) waiter->descriptor->release();  // it stays the owner's
+    if (waiter->descriptor && waiter->descriptor->is_open())
+      waiter->descriptor->release();  // it stays the owner's
     Task task = std::exchange(waiter->task, nullptr);
     lock.unlock();
     task = nullptr;  // what it captured ends before it counts as ended
@@ -174,7 +175,8 @@ struct Executor::State {
   void cancel(const std::shared_ptr<Waiter>& waiter) {
     waiter->cancelled = true;
     if (waiter->timer) waiter->timer->cancel();
-    if (waiter->descriptor) waiter->descriptor->cancel();
+    // At once: its owner may close it next, and another file get its number.
+    if (waiter->descriptor && waiter->descriptor->is_open()) waiter->descriptor->release();
   }
   // Cancels and forgets: a strand has nothing that would come back to do so.
   void cancel(uint64_t id, const std::shared_ptr<Waiter>& waiter) {
@@ -208,7 +210,8 @@ Executor::~Executor() {
     for (std::thread& thread : pool->threads) thread.join();
   }
   for (auto& [id, waiter] : state_->waiters)
-    if (waiter->descriptor) waiter->descriptor->release();  // it stays the owner's
+    if (waiter->descriptor && waiter->descriptor->is_open())
+      waiter->descriptor->release();  // it stays the owner's
 }
 
 Status Executor::post(TaskCount& owner, Task task) {
