@@ -45,6 +45,11 @@ struct Executor::State {
     asio::posix::stream_descriptor::wait_type event{};
     bool is_strand = false, running = false;
     std::deque<Task> queue;  // of a strand
+
+    // Lets go of the descriptor, which stays its owner's.
+    void release() {
+      if (descriptor && descriptor->is_open()) descriptor->release();
+    }
   };
   struct Pool {
     explicit Pool(size_t most_) : most(most_) {}
@@ -119,8 +124,7 @@ struct Executor::State {
   }
   void finish(std::unique_lock<std::mutex>& lock, uint64_t id, const std::shared_ptr<Waiter>& waiter) {
     waiters.erase(id);
-    if (waiter->descriptor && waiter->descriptor->is_open())
-      waiter->descriptor->release();  // it stays the owner's
+    waiter->release();
     Task task = std::exchange(waiter->task, nullptr);
     lock.unlock();
     task = nullptr;  // what it captured ends before it counts as ended
@@ -176,7 +180,7 @@ struct Executor::State {
     waiter->cancelled = true;
     if (waiter->timer) waiter->timer->cancel();
     // At once: its owner may close it next, and another file get its number.
-    if (waiter->descriptor && waiter->descriptor->is_open()) waiter->descriptor->release();
+    waiter->release();
   }
   // Cancels and forgets: a strand has nothing that would come back to do so.
   void cancel(uint64_t id, const std::shared_ptr<Waiter>& waiter) {
@@ -209,9 +213,6 @@ Executor::~Executor() {
     pool->loop.stop();
     for (std::thread& thread : pool->threads) thread.join();
   }
-  for (auto& [id, waiter] : state_->waiters)
-    if (waiter->descriptor && waiter->descriptor->is_open())
-      waiter->descriptor->release();  // it stays the owner's
 }
 
 Status Executor::post(TaskCount& owner, Task task) {
@@ -253,7 +254,7 @@ Result<uint64_t> Executor::watch(TaskCount& owner, int fd, bool write, Task read
   if (id.ok())
     state_->await(*id, waiter);
   else
-    waiter->descriptor->release();
+    waiter->release();
   return id;
 }
 

@@ -275,13 +275,11 @@ class Gatherer {
         fail_input("Input '" + info.name + "' is a " + io_text(info) + ", which cannot be made up.",
                    "Give it with --input " + info.name + "=FILE.pb.");
       Dims dims = known_dims(i);
-      const bool known =
-          (info.rank_known || shapes_.dims.contains(i)) && std::count(dims.begin(), dims.end(), -1) == 0;
-      if (!known && !info.rank_known && !shapes_.dims.contains(i))
+      if (!info.rank_known && !shapes_.dims.contains(i))
         fail_input("The shape of input '" + info.name + "' " + io_text(info) +
                        " is not fixed, so it cannot be made up.",
                    "Say it with --shape " + info.name + "=" + example_shape(info));
-      if (!known) {
+      if (std::count(dims.begin(), dims.end(), -1) != 0) {
         std::replace(dims.begin(), dims.end(), int64_t(-1), int64_t(1));
         output_.note("note: input '" + printable(info.name) + "' " + io_text(info) + " is taken as " +
                      dims_text(dims) + "; choose with --shape " + printable(info.name) + "=" +

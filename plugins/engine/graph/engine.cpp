@@ -51,14 +51,15 @@ Result<std::vector<plan::Provider>> Providers::get() {
 namespace {
 
 Status check_passes(const std::set<std::string, std::less<>>& named) {
-  std::string known;
-  for (const passes::Pass& pass : passes::all_passes())
-    (known += known.empty() ? "" : ", ") += std::string(pass.name);
-  for (const std::string& name : named)
-    if (std::none_of(passes::all_passes().begin(), passes::all_passes().end(),
-                     [&](const passes::Pass& pass) { return pass.name == name; }))
-      return {Code::kInvalidArgument,
-              "[engine] disable_passes names '" + name + "', which is no pass; want some of: " + known + "."};
+  const std::span<const passes::Pass> all = passes::all_passes();
+  for (const std::string& name : named) {
+    if (std::any_of(all.begin(), all.end(), [&](const passes::Pass& pass) { return pass.name == name; }))
+      continue;
+    std::string known;
+    for (const passes::Pass& pass : all) (known += known.empty() ? "" : ", ") += std::string(pass.name);
+    return {Code::kInvalidArgument,
+            "[engine] disable_passes names '" + name + "', which is no pass; want some of: " + known + "."};
+  }
   return {};
 }
 
