@@ -120,18 +120,11 @@ namespace {
 
 // Passes that would put an operator in place of others for which the device has no kernel.
 Status disable_unsupported(plan::Target& target, const ir::Model& model) {
-  // Where none of these is, no such pass will find anything.
-  constexpr std::string_view kBegin[] = {"DequantizeLinear", "QuantizeLinear", "MatMulInteger", "ReduceMean",
-                                         "Erf"};
-  if (std::none_of(model.nodes.begin(), model.nodes.end(), [&](const ir::Node& node) {
-        return std::find(std::begin(kBegin), std::end(kBegin), node.op) != std::end(kBegin);
-      }))
-    return {};
   const auto dtype = [](char letter) -> uint32_t {
     return letter == 'b' ? BELAY_DT_UINT8 : letter == 'i' ? BELAY_DT_INT32 : BELAY_DT_FLOAT32;
   };
   for (const passes::Pass& pass : passes::all_passes()) {
-    if (pass.makes.empty()) continue;
+    if (pass.makes.empty() || !pass.concerns(model)) continue;
     std::vector<plan::OperatorForm> forms;
     for (const passes::Made& made : pass.makes) {
       plan::OperatorForm& form = forms.emplace_back();

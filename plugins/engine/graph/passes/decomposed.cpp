@@ -21,18 +21,14 @@ class Parts {
  public:
   explicit Parts(Rewriter graph) : graph_(std::move(graph)) {}
 
-  template <class F>
-  uint64_t each(std::string_view op, F&& change) {
-    uint64_t changes = 0;
-    ir::Model& model = graph_.model();
-    for (ir::Graph& graph : model.graphs) {
-      const std::vector<ir::NodeId> nodes = graph.nodes;
-      for (const ir::NodeId id : nodes)
-        if (model.nodes[id].is(op)) changes += change(model.nodes[id]);
-    }
-    return changes;
+  uint64_t layer_norms() {
+    return graph_.each_node([&](ir::Node& node) { return node.is("Div") && layer_norm(node); });
+  }
+  uint64_t gelus() {
+    return graph_.each_node([&](ir::Node& node) { return node.is("Erf") && gelu(node); });
   }
 
+ private:
   // From d / sqrt(mean(d d) + epsilon), where d = x - mean(x), on: times scale, plus bias.
   bool layer_norm(ir::Node& div) {
     const ir::ValueId distance = div.input(0);
@@ -49,8 +45,10 @@ class Parts {
     if (!epsilon || !(*epsilon >= 0) || !variance || !is_square(variance->input(0), distance)) return false;
     const ir::Type& type = graph_.env().type(x);
     if (type.dtype != BELAY_DT_FLOAT32 || !type.ranked || type.dims.empty()) return false;
-    // A constant of higher rank than x would have added dims, before which the axes of the variance are others.
-    if (!has_rank(variance->input(0), type.dims.size()) || !has_rank(div.outputs[0], type.dims.size())) return false;
+    // A constant of higher rank than x would have added dims, before which the axes of the variance are
+    // others.
+    if (!has_rank(variance->input(0), type.dims.size()) || !has_rank(div.outputs[0], type.dims.size()))
+      return false;
     const auto first = last_axes(*mean, type.dims.size());
     if (!first || last_axes(*variance, type.dims.size()) != first) return false;
     const ir::Dims row(type.dims.begin() + *first, type.dims.end());
@@ -77,12 +75,14 @@ class Parts {
     const ir::Node* scaled = graph_.maker(erf.input(0));
     if (!scaled || scaled->inputs.size() != 2) return false;
     ir::ValueId x = BELAY_NONE;
-    if (scaled->is("Div") && graph_.number(scaled->input(1)) && near(*graph_.number(scaled->input(1)), 1.41421356f))
+    if (scaled->is("Div") && graph_.number(scaled->input(1)) &&
+        near(*graph_.number(scaled->input(1)), 1.41421356f))
       x = scaled->input(0);
     for (size_t i = 0; i < 2 && scaled->is("Mul"); ++i)
       if (const auto factor = graph_.number(scaled->input(i)); factor && near(*factor, 0.70710678f))
         x = scaled->input(1 - i);
-    if (x == BELAY_NONE || graph_.env().type(x).dtype != BELAY_DT_FLOAT32 || !graph_.env().type(x).ranked) return false;
+    if (x == BELAY_NONE || graph_.env().type(x).dtype != BELAY_DT_FLOAT32 || !graph_.env().type(x).ranked)
+      return false;
     const ir::Node* sum = graph_.only_reader(erf.outputs[0]);
     if (!sum || !sum->is("Add") || graph_.number(other(*sum, erf.outputs[0])) != 1.0f) return false;
     ir::Node* product = graph_.only_reader(sum->outputs[0]);
@@ -104,7 +104,6 @@ class Parts {
     return true;
   }
 
- private:
   const ir::Node* made_by(ir::ValueId value, std::string_view op) {
     const ir::Node* node = graph_.maker(value);
     return node && node->is(op) ? node : nullptr;
@@ -116,12 +115,14 @@ class Parts {
   bool is_square(ir::ValueId value, ir::ValueId of) {
     const ir::Node* node = graph_.maker(value);
     if (!node || node->inputs.size() != 2 || node->inputs[0] != of) return false;
-    return (node->is("Mul") && node->inputs[1] == of) || (node->is("Pow") && graph_.number(node->inputs[1]) == 2.0f);
+    return (node->is("Mul") && node->inputs[1] == of) ||
+           (node->is("Pow") && graph_.number(node->inputs[1]) == 2.0f);
   }
   // The first of the axes that a mean with keepdims goes over, if they are all axes from it to the last.
   static std::optional<int64_t> last_axes(const ir::Node& node, size_t rank) {
     const auto* axes = node.ints("axes");
-    if (!axes || axes->empty() || node.int_or("keepdims", 1) == 0 || node.inputs.size() != 1) return std::nullopt;
+    if (!axes || axes->empty() || node.int_or("keepdims", 1) == 0 || node.inputs.size() != 1)
+      return std::nullopt;
     std::vector<int64_t> sorted;
     for (const int64_t axis : *axes) sorted.push_back(axis < 0 ? axis + int64_t(rank) : axis);
     std::sort(sorted.begin(), sorted.end());
@@ -145,17 +146,13 @@ class Parts {
 }  // namespace
 
 Result<uint64_t> join_layer_norms(ir::Model& model, const Evaluator&) {
-  if (!Rewriter::has(model, {"Sqrt"}) || !Rewriter::has(model, {"ReduceMean"})) return uint64_t{0};
   BELAY_ASSIGN(Rewriter graph, Rewriter::of(model));
-  Parts parts(std::move(graph));
-  return parts.each("Div", [&](ir::Node& node) { return parts.layer_norm(node); });
+  return Parts(std::move(graph)).layer_norms();
 }
 
 Result<uint64_t> join_gelus(ir::Model& model, const Evaluator&) {
-  if (!Rewriter::has(model, {"Erf"})) return uint64_t{0};
   BELAY_ASSIGN(Rewriter graph, Rewriter::of(model));
-  Parts parts(std::move(graph));
-  return parts.each("Erf", [&](ir::Node& node) { return parts.gelu(node); });
+  return Parts(std::move(graph)).gelus();
 }
 
 }  // namespace belay::passes

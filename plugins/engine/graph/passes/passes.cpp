@@ -2,6 +2,8 @@
 
 #include "ir/infer.hpp"
 
+#include <algorithm>
+
 namespace belay::passes {
 namespace {
 
@@ -22,27 +24,44 @@ constexpr Made kLayerNorm[] = {{"", "LayerNormalization", 17, "fff", 'f'}};
 constexpr Made kGelu[] = {{"com.microsoft", "Gelu", 1, "f", 'f'}};
 constexpr Made kDynamic[] = {kToFloat};
 
+constexpr std::string_view kSqrt[] = {"Sqrt"}, kErf[] = {"Erf"}, kDequantize[] = {"DequantizeLinear"},
+                           kQuantize[] = {"QuantizeLinear"},
+                           kIntegers[] = {"MatMulInteger", "MatMulIntegerToFloat"};
+
 constexpr Pass kPasses[] = {
     {"version-lift", "brings each node to the newest definition up to opset 17", lift_versions},
     {"constant-folding", "runs nodes whose inputs are constant", fold_constants},
     {"identity", "drops Identity, and Dropout outside training", drop_identities},
     {"inline-if", "puts the branch of a constant condition in place of its If", inline_branches},
     {"common-nodes", "computes once what several nodes compute from the same", join_common},
-    {"layer-norm", "makes one LayerNormalization of its parts", join_layer_norms, kLayerNorm},
-    {"gelu", "makes one Gelu of its parts", join_gelus, kGelu},
+    {"layer-norm", "makes one LayerNormalization of its parts", join_layer_norms, kLayerNorm, kSqrt},
+    {"gelu", "makes one Gelu of its parts", join_gelus, kGelu, kErf},
     {"quantized-products", "multiplies bytes where DequantizeLinear and QuantizeLinear are around a product",
-     quantize_products, kProducts},
+     quantize_products, kProducts, kDequantize},
     {"quantized-elementwise", "looks bytes up, or moves them, between DequantizeLinear and QuantizeLinear",
-     quantize_elementwise, kElementwise},
-    {"dynamic-products", "joins MatMulInteger with what scales its sums", join_dynamic_products, kDynamic},
+     quantize_elementwise, kElementwise, kQuantize},
+    {"dynamic-products", "joins MatMulInteger with what scales its sums", join_dynamic_products, kDynamic,
+     kIntegers},
     {"dead-code", "drops nodes that nobody reads", remove_dead_code},
-    {"dequantized-constants", "runs DequantizeLinear where its inputs are constant", fold_dequantized},
+    {"dequantized-constants",
+     "runs DequantizeLinear where its inputs are constant",
+     fold_dequantized,
+     {},
+     kDequantize},
     {"affine-folding", "folds scale and shift into the weights before them", fold_affine},
 };
 
 }  // namespace
 
 std::span<const Pass> all_passes() { return kPasses; }
+
+bool Pass::concerns(const ir::Model& model) const {
+  return begins.empty() || std::any_of(model.graphs.begin(), model.graphs.end(), [&](const ir::Graph& graph) {
+           return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](ir::NodeId id) {
+             return std::find(begins.begin(), begins.end(), model.nodes[id].op) != begins.end();
+           });
+         });
+}
 
 Result<ir::Env> infer_model(const ir::Model& model) {
   ir::Env env(model);
@@ -63,7 +82,7 @@ Result<std::vector<Ran>> run_passes(ir::Model& model, const Evaluator& evaluate,
   for (int round = 0; round < 8; ++round) {
     uint64_t changes = 0;
     for (const Pass& pass : kPasses) {
-      if (disabled.contains(pass.name)) continue;
+      if (disabled.contains(pass.name) || !pass.concerns(model)) continue;
       Ran& at = *std::find_if(ran.begin(), ran.end(), [&](const Ran& one) { return one.name == pass.name; });
       const uint64_t begin = now();
       Result<uint64_t> made = pass.run(model, evaluate);

@@ -12,8 +12,8 @@ namespace belay::passes {
 // Gives the outputs of a node whose inputs are constants, or nothing. Output types were inferred.
 using Evaluator = std::function<std::optional<std::vector<ir::ConstantPtr>>(const ir::Env&, const ir::Node&)>;
 
-// An operator that a pass puts in place of others. `inputs` and `output` are element types: b bytes, f float32,
-// i int32.
+// An operator that a pass puts in place of others. `inputs` and `output` are element types: b bytes, f
+// float32, i int32.
 struct Made {
   std::string_view domain, op;
   uint32_t version;
@@ -27,6 +27,9 @@ struct Pass {
   // Gives the number of changes.
   Result<uint64_t> (*run)(ir::Model&, const Evaluator&);
   std::span<const Made> makes = {};  // what a device must have kernels for
+  // Operators of which a model has one where the pass finds anything; none: any model will do.
+  std::span<const std::string_view> begins = {};
+  bool concerns(const ir::Model& model) const;
 };
 
 // In the order in which they run; those of the middle run again as long as one changes something.
@@ -50,13 +53,13 @@ Result<uint64_t> drop_identities(ir::Model&, const Evaluator&);  // Identity, Dr
 Result<uint64_t> inline_branches(ir::Model&, const Evaluator&);  // If with a constant condition
 Result<uint64_t> fold_affine(ir::Model&,
                              const Evaluator&);  // scale and shift after Conv, ConvTranspose, Gemm
-Result<uint64_t> join_common(ir::Model&, const Evaluator&);           // nodes that compute the same
-Result<uint64_t> join_layer_norms(ir::Model&, const Evaluator&);      // LayerNormalization in parts
-Result<uint64_t> join_gelus(ir::Model&, const Evaluator&);            // Gelu in parts
-Result<uint64_t> quantize_products(ir::Model&, const Evaluator&);     // DQ, Conv or MatMul or Gemm, Q
-Result<uint64_t> quantize_elementwise(ir::Model&, const Evaluator&);  // DQ, what looks at each element, Q
+Result<uint64_t> join_common(ir::Model&, const Evaluator&);            // nodes that compute the same
+Result<uint64_t> join_layer_norms(ir::Model&, const Evaluator&);       // LayerNormalization in parts
+Result<uint64_t> join_gelus(ir::Model&, const Evaluator&);             // Gelu in parts
+Result<uint64_t> quantize_products(ir::Model&, const Evaluator&);      // DQ, Conv or MatMul or Gemm, Q
+Result<uint64_t> quantize_elementwise(ir::Model&, const Evaluator&);   // DQ, what looks at each element, Q
 Result<uint64_t> join_dynamic_products(ir::Model&, const Evaluator&);  // MatMulInteger, Cast, Mul, Add
-Result<uint64_t> fold_dequantized(ir::Model&, const Evaluator&);      // DQ of a constant
+Result<uint64_t> fold_dequantized(ir::Model&, const Evaluator&);       // DQ of a constant
 Result<uint64_t> remove_dead_code(ir::Model&, const Evaluator&);
 
 // Infers all types with what the model declares of its inputs.

@@ -9,17 +9,11 @@ class Dynamic {
   explicit Dynamic(QuantizedGraph graph) : graph_(std::move(graph)) {}
 
   uint64_t run() {
-    uint64_t changes = 0;
-    ir::Model& model = graph_.model();
-    for (ir::Graph& graph : model.graphs) {
-      const std::vector<ir::NodeId> nodes = graph.nodes;
-      for (const ir::NodeId id : nodes) {
-        ir::Node& node = model.nodes[id];
-        if (node.is("MatMulInteger")) changes += scaled(node);
-        if (node.op == "MatMulIntegerToFloat" && node.domain == kMicrosoft) changes += shifted(node);
-      }
-    }
-    return changes;
+    return graph_.each_node([&](ir::Node& node) {
+      uint64_t changes = node.is("MatMulInteger") && scaled(node);
+      if (node.op == "MatMulIntegerToFloat" && node.domain == kMicrosoft) changes += shifted(node);
+      return changes;
+    });
   }
 
  private:
@@ -28,7 +22,8 @@ class Dynamic {
     return node.inputs[node.inputs[0] == value ? 1 : 0];
   }
   bool is_floats(ir::ValueId value) const {
-    return value != BELAY_NONE && graph_.env().type(value).dtype == BELAY_DT_FLOAT32 && graph_.env().type(value).ranked;
+    return value != BELAY_NONE && graph_.env().type(value).dtype == BELAY_DT_FLOAT32 &&
+           graph_.env().type(value).ranked;
   }
   // One number that adds no dim.
   bool is_scalar(ir::ValueId value) const {
@@ -74,7 +69,8 @@ class Dynamic {
     if (!add || !add->is("Add")) return false;
     const ir::ValueId bias = other_input(*add, node.output(0));
     const ir::ConstantPtr constant = bias == BELAY_NONE ? nullptr : graph_.constant(bias);
-    if (!constant || constant->dtype != BELAY_DT_FLOAT32 || constant->dims != ir::Dims{columns_of(node)}) return false;
+    if (!constant || constant->dtype != BELAY_DT_FLOAT32 || constant->dims != ir::Dims{columns_of(node)})
+      return false;
     std::vector<ir::ValueId> inputs = node.inputs;
     inputs.resize(6, BELAY_NONE);
     inputs.push_back(bias);
@@ -88,10 +84,6 @@ class Dynamic {
 }  // namespace
 
 Result<uint64_t> join_dynamic_products(ir::Model& model, const Evaluator& evaluate) {
-  bool any = QuantizedGraph::has(model, {"MatMulInteger"});
-  for (const ir::Graph& graph : model.graphs)
-    for (const ir::NodeId id : graph.nodes) any |= model.nodes[id].op == "MatMulIntegerToFloat";
-  if (!any) return uint64_t{0};
   BELAY_ASSIGN(QuantizedGraph graph, QuantizedGraph::of(model, evaluate));
   return Dynamic(std::move(graph)).run();
 }

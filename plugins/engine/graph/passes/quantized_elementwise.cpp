@@ -1,5 +1,5 @@
-// Operators between DequantizeLinear and QuantizeLinear that look at each element alone, or only move elements, work
-// on bytes: exactly as the float graph does.
+// Operators between DequantizeLinear and QuantizeLinear that look at each element alone, or only move
+// elements, work on bytes: exactly as the float graph does.
 #include "passes/quantized.hpp"
 
 #include "ir/infer.hpp"
@@ -13,13 +13,15 @@ namespace {
 
 // Output i depends on element i of the inputs and on nothing else.
 constexpr std::string_view kPointwise[] = {
-    "Abs",  "Add",        "Ceil",  "Clip",      "Div",       "Elu",      "Erf",        "Exp",       "Floor",
-    "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log",  "Max",      "Min",        "Mul",       "Neg",
-    "Pow",  "PRelu",      "Reciprocal", "Relu",  "Round",    "Selu",     "Sigmoid",    "Sign",      "Softplus",
-    "Softsign", "Sqrt",   "Sub",   "Tanh",      "ThresholdedRelu", "Celu", "Mish"};
+    "Abs",     "Add",  "Ceil",        "Clip",      "Div",        "Elu",  "Erf",   "Exp",
+    "Floor",   "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu",  "Log",  "Max",   "Min",
+    "Mul",     "Neg",  "Pow",         "PRelu",     "Reciprocal", "Relu", "Round", "Selu",
+    "Sigmoid", "Sign", "Softplus",    "Softsign",  "Sqrt",       "Sub",  "Tanh",  "ThresholdedRelu",
+    "Celu",    "Mish"};
 // Output elements are elements of input 0 (MaxPool: quantisation keeps order).
-constexpr std::string_view kMoving[] = {"Reshape", "Transpose", "Flatten",      "Squeeze",      "Unsqueeze", "Slice",
-                                        "Gather",  "Expand",    "DepthToSpace", "SpaceToDepth", "Tile",      "MaxPool"};
+constexpr std::string_view kMoving[] = {"Reshape",      "Transpose",    "Flatten", "Squeeze",
+                                        "Unsqueeze",    "Slice",        "Gather",  "Expand",
+                                        "DepthToSpace", "SpaceToDepth", "Tile",    "MaxPool"};
 
 bool among(std::span<const std::string_view> ops, const ir::Node& node) {
   return node.domain.empty() && std::find(ops.begin(), ops.end(), node.op) != ops.end();
@@ -27,23 +29,16 @@ bool among(std::span<const std::string_view> ops, const ir::Node& node) {
 
 class Elementwise {
  public:
-  Elementwise(QuantizedGraph graph, const Evaluator& evaluate) : graph_(std::move(graph)), evaluate_(evaluate) {}
+  Elementwise(QuantizedGraph graph, const Evaluator& evaluate)
+      : graph_(std::move(graph)), evaluate_(evaluate) {}
 
   uint64_t run() {
-    uint64_t changes = 0;
-    ir::Model& model = graph_.model();
-    for (ir::GraphId g = 0; g < model.graphs.size(); ++g) {
-      const std::vector<ir::NodeId> nodes = model.graphs[g].nodes;
-      for (const ir::NodeId id : nodes) {
-        ir::Node& node = model.nodes[id];
-        const auto to = graph_.quantizes(&node);
-        if (!to || graph_.constant(node.input(0))) continue;
-        if (moved(node, *to) || looked_up(node, *to) || combined(node, *to) || averaged(node, *to) ||
-            joined(node, *to))
-          ++changes;
-      }
-    }
-    return changes;
+    return graph_.each_node([&](ir::Node& node) {
+      const auto to = graph_.quantizes(&node);
+      return to && !graph_.constant(node.input(0)) &&
+             (moved(node, *to) || looked_up(node, *to) || combined(node, *to) || averaged(node, *to) ||
+              joined(node, *to));
+    });
   }
 
  private:
@@ -52,15 +47,16 @@ class Elementwise {
   }
   std::optional<Dequantized> source(ir::ValueId value) {
     const auto from = graph_.dequantized(value);
-    return from && from->per_tensor() && from->is_bytes() && !graph_.constant(from->bytes) ? from : std::nullopt;
+    return from && from->per_tensor() && from->is_bytes() && !graph_.constant(from->bytes) ? from
+                                                                                           : std::nullopt;
   }
   // What Q makes of each byte that DQ reads.
   static std::vector<int64_t> requantized(const Dequantized& from, const Dequantized& to) {
     std::vector<int64_t> table;
     const float scale = float(from.scales[0]);
     for (int i = 0; i < 256; ++i)
-      table.push_back(quantize(float(byte_value(i, from.dtype) - int64_t(from.zeros[0])) * scale, float(to.scales[0]),
-                               int64_t(to.zeros[0]), to.dtype));
+      table.push_back(quantize(float(byte_value(i, from.dtype) - int64_t(from.zeros[0])) * scale,
+                               float(to.scales[0]), int64_t(to.zeros[0]), to.dtype));
     return table;
   }
 
@@ -87,8 +83,8 @@ class Elementwise {
     return true;
   }
 
-  // The nodes between one DQ'd value and Q, all of which look at single elements, in topological order; constants
-  // are single numbers.
+  // The nodes between one DQ'd value and Q, all of which look at single elements, in topological order;
+  // constants are single numbers.
   struct Region {
     std::vector<ir::Node*> nodes;
     std::optional<Dequantized> from;
@@ -104,7 +100,8 @@ class Elementwise {
       return true;
     }
     ir::Node* node = graph_.maker(value);
-    if (!node || !among(kPointwise, *node) || node->outputs.size() != 1 || depth > 16 || region.nodes.size() > 16)
+    if (!node || !among(kPointwise, *node) || node->outputs.size() != 1 || depth > 16 ||
+        region.nodes.size() > 16)
       return false;
     bool any = false;
     for (const ir::ValueId input : node->inputs) {
@@ -130,7 +127,8 @@ class Elementwise {
       const auto readers = graph_.readers(node->outputs[0]);
       if (!readers) return false;
       for (const ir::Node* reader : *readers)
-        if (reader != &last && std::find(region.nodes.begin(), region.nodes.end(), reader) == region.nodes.end())
+        if (reader != &last &&
+            std::find(region.nodes.begin(), region.nodes.end(), reader) == region.nodes.end())
           return false;
     }
     std::vector<int64_t> table;
@@ -156,7 +154,8 @@ class Elementwise {
     for (int i = 0; i < 256; ++i)
       all.push_back(double(float(byte_value(i, region.from->dtype) - int64_t(region.from->zeros[0])) *
                            float(region.from->scales[0])));
-    copies[region.from_value] = model.add_value(0, "bytes", {}, ir::make_floats(BELAY_DT_FLOAT32, all, {256}));
+    copies[region.from_value] =
+        model.add_value(0, "bytes", {}, ir::make_floats(BELAY_DT_FLOAT32, all, {256}));
     ir::ConstantPtr made;
     for (const ir::Node* node : region.nodes) {
       std::vector<ir::ValueId> inputs;
@@ -218,7 +217,8 @@ class Elementwise {
   // DQ, AveragePool or GlobalAveragePool, Q.
   bool averaged(ir::Node& last, const Dequantized& to) {
     const ir::Node* node = graph_.maker(last.input(0));
-    if (!node || (!node->is("AveragePool") && !node->is("GlobalAveragePool")) || !graph_.only_reader(node->output(0)))
+    if (!node || (!node->is("AveragePool") && !node->is("GlobalAveragePool")) ||
+        !graph_.only_reader(node->output(0)))
       return false;
     const auto from = source(node->input(0));
     if (!from || from->dtype != to.dtype) return false;
@@ -244,7 +244,8 @@ class Elementwise {
     for (size_t i = 0; i < sources.size(); ++i) {
       node->inputs[i] = sources[i].bytes;
       if (same(sources[i], to)) continue;
-      ir::Node& table = model.add_node(node->graph, "ByteTable", 1, node->name + ".input" + std::to_string(i));
+      ir::Node& table =
+          model.add_node(node->graph, "ByteTable", 1, node->name + ".input" + std::to_string(i));
       table.outputs = {model.add_value(node->graph, table.name, {})};
       graph_.become_table(table, sources[i].bytes, sources[i].dtype, to.dtype, requantized(sources[i], to));
       node->inputs[i] = table.outputs[0];
@@ -263,7 +264,6 @@ class Elementwise {
 }  // namespace
 
 Result<uint64_t> quantize_elementwise(ir::Model& model, const Evaluator& evaluate) {
-  if (!QuantizedGraph::has(model, {"QuantizeLinear"})) return uint64_t{0};
   BELAY_ASSIGN(QuantizedGraph graph, QuantizedGraph::of(model, evaluate));
   return Elementwise(std::move(graph), evaluate).run();
 }

@@ -1,7 +1,7 @@
 // Conv, MatMul and Gemm between DequantizeLinear and QuantizeLinear become products of integers.
 //
-// The sums are then exact and scaled once, where the float graph rounds each term: a result may be the neighbouring
-// quantisation step, no more.
+// The sums are then exact and scaled once, where the float graph rounds each term: a result may be the
+// neighbouring quantisation step, no more.
 #include "passes/quantized.hpp"
 
 #include <algorithm>
@@ -15,21 +15,9 @@ class Products {
   explicit Products(QuantizedGraph graph) : graph_(std::move(graph)) {}
 
   uint64_t run() {
-    uint64_t changes = 0;
-    ir::Model& model = graph_.model();
-    for (ir::Graph& graph : model.graphs) {
-      const std::vector<ir::NodeId> nodes = graph.nodes;
-      for (const ir::NodeId id : nodes) {
-        ir::Node& node = model.nodes[id];
-        if (node.is("Conv"))
-          changes += conv(node);
-        else if (node.is("MatMul"))
-          changes += matmul(node);
-        else if (node.is("Gemm"))
-          changes += gemm(node);
-      }
-    }
-    return changes;
+    return graph_.each_node([&](ir::Node& node) {
+      return node.is("Conv") ? conv(node) : node.is("MatMul") ? matmul(node) : node.is("Gemm") && gemm(node);
+    });
   }
 
  private:
@@ -71,13 +59,15 @@ class Products {
   // Sums of `terms` products of bytes with a bias of `bias` fit into 32 bits.
   static bool fits(int64_t terms, double bias = 0) { return double(terms) * 255 * 255 + bias < 2147483648.0; }
 
-  // A bias in units of scales[c] = the products' scales, or nothing. `step`: of the result's quantisation, beside which
-  // it may be rounded; 0: the result is floats, and only a DQ of these units will do.
-  std::optional<std::vector<int64_t>> bias_of(ir::ValueId value, const std::vector<double>& scales, double step) {
+  // A bias in units of scales[c] = the products' scales, or nothing. `step`: of the result's quantisation,
+  // beside which it may be rounded; 0: the result is floats, and only a DQ of these units will do.
+  std::optional<std::vector<int64_t>> bias_of(ir::ValueId value, const std::vector<double>& scales,
+                                              double step) {
     const auto from = graph_.dequantized(value);
     const ir::ConstantPtr constant = graph_.constant(from ? from->bytes : value);
     if (!constant || constant->count() != scales.size() || constant->dims.size() != 1) return std::nullopt;
-    if (from ? from->dtype != BELAY_DT_INT32 && !from->is_bytes() : step == 0 || constant->dtype != BELAY_DT_FLOAT32)
+    if (from ? from->dtype != BELAY_DT_INT32 && !from->is_bytes()
+             : step == 0 || constant->dtype != BELAY_DT_FLOAT32)
       return std::nullopt;
     const auto values = ir::as_doubles(*constant);
     if (!values) return std::nullopt;
@@ -145,8 +135,8 @@ class Products {
     return true;
   }
 
-  // Both operands of a product whose right one has rank 2 and at most one scale for each of its columns, on axis
-  // `column_axis`.
+  // Both operands of a product whose right one has rank 2 and at most one scale for each of its columns, on
+  // axis `column_axis`.
   struct Operands {
     Dequantized a, b;
     int64_t terms, columns;
@@ -159,7 +149,8 @@ class Products {
     const ir::ConstantPtr right = graph_.constant(b->bytes);
     if (!right || right->dims.size() != 2) return std::nullopt;
     const int64_t columns = right->dims[size_t(column_axis)], terms = right->dims[size_t(1 - column_axis)];
-    if (!b->per_tensor() && (b->axis != column_axis || int64_t(b->scales.size()) != columns)) return std::nullopt;
+    if (!b->per_tensor() && (b->axis != column_axis || int64_t(b->scales.size()) != columns))
+      return std::nullopt;
     if (columns < 1 || terms < 1) return std::nullopt;
     return Operands{*a, *b, terms, columns};
   }
@@ -198,12 +189,8 @@ class Products {
       bias = *made;
     }
     if (!fits(of->terms, largest(bias))) return false;
-    std::vector<ir::ValueId> inputs{of->a.bytes,
-                                    of->a.scale,
-                                    graph_.zero_of(node.graph, of->a),
-                                    of->b.bytes,
-                                    of->b.scale,
-                                    graph_.zero_of(node.graph, of->b),
+    std::vector<ir::ValueId> inputs{of->a.bytes, of->a.scale, graph_.zero_of(node.graph, of->a),
+                                    of->b.bytes, of->b.scale, graph_.zero_of(node.graph, of->b),
                                     BELAY_NONE};
     if (!bias.empty())
       inputs[6] = graph_.bytes(node.graph, node.name + ".bias", BELAY_DT_INT32, bias, {int64_t(bias.size())});
@@ -234,7 +221,6 @@ class Products {
 }  // namespace
 
 Result<uint64_t> quantize_products(ir::Model& model, const Evaluator& evaluate) {
-  if (!QuantizedGraph::has(model, {"DequantizeLinear"})) return uint64_t{0};
   BELAY_ASSIGN(QuantizedGraph graph, QuantizedGraph::of(model, evaluate));
   return Products(std::move(graph)).run();
 }

@@ -17,17 +17,10 @@ Result<Rewriter> Rewriter::of(ir::Model& model) {
   return Rewriter(model, std::move(env));
 }
 
-bool Rewriter::has(const ir::Model& model, std::initializer_list<std::string_view> ops) {
-  for (const ir::Graph& graph : model.graphs)
-    for (const ir::NodeId id : graph.nodes)
-      for (const std::string_view op : ops)
-        if (model.nodes[id].is(op)) return true;
-  return false;
-}
-
 ir::Node* Rewriter::maker(ir::ValueId value) {
-  return value == BELAY_NONE || value >= maker_.size() || maker_[value] == BELAY_NONE ? nullptr
-                                                                                      : &model_->nodes[maker_[value]];
+  return value == BELAY_NONE || value >= maker_.size() || maker_[value] == BELAY_NONE
+             ? nullptr
+             : &model_->nodes[maker_[value]];
 }
 
 std::optional<std::vector<ir::Node*>> Rewriter::readers(ir::ValueId value) {

@@ -1,6 +1,8 @@
-// passes/rewriter.hpp: what passes that look for patterns share: who makes and who reads a value. Inside passes only.
+// passes/rewriter.hpp: what passes that look for patterns share: who makes and who reads a value. Inside
+// passes only.
 //
-// Such a pass changes the node that ends a pattern and leaves what that no longer reads: dead code goes later.
+// Such a pass changes the node that ends a pattern and leaves what that no longer reads: dead code goes
+// later.
 #pragma once
 
 #include "ir/env.hpp"
@@ -14,8 +16,6 @@ namespace belay::passes {
 class Rewriter {
  public:
   static Result<Rewriter> of(ir::Model& model);
-  // Whether the model has any of these operators of ONNX's own: else there may be nothing to do.
-  static bool has(const ir::Model& model, std::initializer_list<std::string_view> ops);
 
   ir::Model& model() { return *model_; }
   const ir::Env& env() const { return env_; }
@@ -28,6 +28,17 @@ class Rewriter {
   ir::ConstantPtr constant(ir::ValueId value) { return model_->constant_of(value); }
   // A float32 constant of one element.
   std::optional<float> number(ir::ValueId value);
+
+  // The number of nodes that `change` changed; it may add nodes, which it is not given.
+  template <class F>
+  uint64_t each_node(F&& change) {
+    uint64_t changes = 0;
+    for (ir::Graph& graph : model_->graphs) {
+      const std::vector<ir::NodeId> nodes = graph.nodes;
+      for (const ir::NodeId id : nodes) changes += change(model_->nodes[id]);
+    }
+    return changes;
+  }
 
   // A new value with a constant.
   ir::ValueId add_constant(ir::GraphId graph, std::string name, ir::ConstantPtr constant);

@@ -78,11 +78,7 @@ Result<uint64_t> fold_constants(ir::Model& model, const Evaluator& evaluate) {
 }
 
 Result<uint64_t> fold_dequantized(ir::Model& model, const Evaluator& evaluate) {
-  const auto chosen = [](const ir::Node& node) { return node.is("DequantizeLinear"); };
-  for (const ir::Graph& graph : model.graphs)
-    for (const ir::NodeId id : graph.nodes)
-      if (chosen(model.nodes[id])) return fold(model, evaluate, chosen);
-  return uint64_t{0};
+  return fold(model, evaluate, [](const ir::Node& node) { return node.is("DequantizeLinear"); });
 }
 
 Result<uint64_t> drop_identities(ir::Model& model, const Evaluator&) {
