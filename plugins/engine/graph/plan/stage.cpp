@@ -54,8 +54,9 @@ bool is_view(const ir::Env& env, const ir::Node& node) {
 // Sorts the nodes of a seed into what runs in the program, on the host after it, and later.
 class Sorter {
  public:
-  Sorter(const ir::Model& model, const Target& target, ConstantPool& pool, const Seed& seed,
-         const std::set<ir::NodeId>& on_host, const std::map<ir::NodeId, std::set<ir::ValueId>>& read_first)
+  Sorter(const ir::Model& model, const Target& target, ConstantPool& pool, FoldBudget budget,
+         const Seed& seed, const std::set<ir::NodeId>& on_host,
+         const std::map<ir::NodeId, std::set<ir::ValueId>>& read_first)
       : env(seed.env),
         available(seed.available),
         model_(model),
@@ -63,7 +64,7 @@ class Sorter {
         pool_(pool),
         on_host_(on_host),
         read_first_(read_first),
-        budget_(model, target.options.fold_limit) {}
+        budget_(budget) {}
 
   ir::Env env;
   std::set<ir::ValueId> available;
@@ -188,8 +189,8 @@ class Sorter {
     }
     auto made = ir::evaluate_small(env, node);
     if (!made && !dims_only)
-      made = evaluate_on_host(target_.hal, env, node, target_.host_providers, target_.host_info, pool_,
-                              budget_);
+      made =
+          evaluate_on_host(target_.hal, env, node, target_.host_providers, target_.host_info, pool_, budget_);
     if (!made || made->size() < node.outputs.size()) return false;
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] != BELAY_NONE) env.set_constant(node.outputs[i], (*made)[i]);
@@ -341,7 +342,7 @@ Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> o
   std::set<ir::NodeId> on_host;
   std::map<ir::NodeId, std::set<ir::ValueId>> read_first;
   for (;;) {  // ends: each turn moves a node to the host or makes one wait for one more value
-    Sorter sorter(model_, target_, pool_, seed, on_host, read_first);
+    Sorter sorter(model_, target_, pool_, fold_budget_, seed, on_host, read_first);
     BELAY_TRY(sorter.sort(seed.nodes));
 
     std::set<ir::ValueId> needed;

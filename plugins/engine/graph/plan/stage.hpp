@@ -85,7 +85,7 @@ struct Seed {
 class Planner {
  public:
   Planner(const ir::Model& model, const Target& target, ConstantPool& pool)
-      : model_(model), target_(target), pool_(pool) {}
+      : model_(model), target_(target), pool_(pool), fold_budget_(model, target.options.fold_limit) {}
 
   // Errors: UNIMPLEMENTED (names the node, its types and the reasons), INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   Result<StagePtr> build(const Seed& seed, std::span<const ir::ValueId> outputs) const;
@@ -103,6 +103,7 @@ class Planner {
   const ir::Model& model_;
   const Target& target_;
   ConstantPool& pool_;
+  const FoldBudget fold_budget_;  // of each stage
 };
 
 // What the engine runs itself: control flow, sequences and optionals.
