@@ -99,10 +99,7 @@ struct ConvKernel {
   ConvShape shape;
   Blocks blocks;
   std::shared_ptr<const Packed> weights;  // null: the weights come at the run
-  ConvFusion fusion;
-  bool one_slope = false;
-  int bias = 2;
-  bool has_bias = false;
+  ConvOperands operands;
   bool direct = false;  // pixels are read where they are
 
   // Takes a finished block over: activation, or conversion from T to In.
@@ -131,8 +128,9 @@ struct ConvKernel {
   void operator()(const Run& run) const {
     const int64_t pixels = shape.window.pixels_out();
     const int64_t m = shape.group_outputs(), k = shape.depth();
-    const In* bias_of = has_bias ? run.in<In>(size_t(bias)) : nullptr;
-    const Post post = fusion.post_of(run, one_slope);
+    const In* bias = operands.bias<In>(run);
+    const float* residual = operands.residual(run);
+    const Post post = operands.post(run);
     struct State {
       Patches<In> patches;
       MatrixView<In> weights;
@@ -163,15 +161,15 @@ struct ConvKernel {
       if constexpr (std::is_same_v<In, T>)
         if (direct) p.b_direct = state.patches.x, p.b_step = pixels;
       In* const y = run.out<In>(0) + (n * shape.outputs + g * m) * pixels;
-      state.finish = {this, y, bias_of ? bias_of + g * m : nullptr, g * m, post};
+      state.finish = {this, y, bias ? bias + g * m : nullptr, g * m, post};
       p.finish_context = &state.finish;
       if constexpr (std::is_same_v<In, T>) {
         p.c = y;
         p.c_step = pixels;
         p.end.row_bias = state.finish.bias;
         if constexpr (std::is_same_v<In, float>) {
-          if (fusion.residual >= 0) {
-            p.end.residual = run.in<float>(size_t(fusion.residual)) + (n * shape.outputs + g * m) * pixels;
+          if (residual) {
+            p.end.residual = residual + (n * shape.outputs + g * m) * pixels;
             p.end.residual_step = pixels;
           }
           if (post.clamps())
@@ -193,10 +191,7 @@ struct ConvByPixelKernel {
   ConvShape shape;
   Blocks blocks;
   std::shared_ptr<const Packed> weights;
-  ConvFusion fusion;
-  bool one_slope = false;
-  int bias = 2;
-  bool has_bias = false;
+  ConvOperands operands;
 
   static void pack_pixels(const void* patches, int64_t m0, int64_t mc, int64_t k0, int64_t kc, float* to) {
     const int64_t rows = tile_kernel<float>().rows;
@@ -228,9 +223,9 @@ struct ConvByPixelKernel {
 
   void operator()(const Run& run) const {
     const int64_t pixels = shape.window.pixels_out(), n = shape.group_outputs(), k = shape.depth();
-    const float* bias_of = has_bias ? run.in<float>(size_t(bias)) : nullptr;
-    const float* residual = fusion.residual >= 0 ? run.in<float>(size_t(fusion.residual)) : nullptr;
-    const Post post = fusion.post_of(run, one_slope);
+    const float* bias = operands.bias(run);
+    const float* residual = operands.residual(run);
+    const Post post = operands.post(run);
     const bool clamp = post.clamps() && !residual;
     const int64_t each = blocks.tasks();
     run_lanes(run, shape.batch * shape.groups * each, blocks.lanes, [&](int64_t task, int64_t lane) {
@@ -247,7 +242,7 @@ struct ConvByPixelKernel {
       p.a = &patches;
       p.b_packed = static_cast<const float*>(static_cast<const PackedBytes&>(*weights).data) +
                    g * packed_columns_size<float>(n, k);
-      p.end.col_bias = bias_of ? bias_of + g * n : nullptr;
+      p.end.col_bias = bias ? bias + g * n : nullptr;
       if (clamp) post.clamp_into(p.end);
       p.finish = finish;
       p.finish_context = &end;
@@ -259,10 +254,7 @@ struct ConvByPixelKernel {
 Status prepare_by_pixel(OpContext& context, const ConvShape& shape, const ConvFusion& fusion) {
   ConvByPixelKernel kernel;
   kernel.shape = shape;
-  kernel.fusion = fusion;
-  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
-  kernel.has_bias = context.has(size_t(kernel.bias));
-  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
+  kernel.operands = ConvOperands(context, fusion);
   const int64_t products = shape.batch * shape.groups;
   const ProductForm form{.b_packed = true, .c_scratch = true};
   kernel.blocks = plan_blocks<float>(shape.window.pixels_out(), shape.group_outputs(), shape.depth(), products,
@@ -280,10 +272,7 @@ template <class In, class T>
 Status prepare_products(OpContext& context, const ConvShape& shape, const ConvFusion& fusion) {
   ConvKernel<In, T> kernel;
   kernel.shape = shape;
-  kernel.fusion = fusion;
-  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
-  kernel.has_bias = context.has(size_t(kernel.bias));
-  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
+  kernel.operands = ConvOperands(context, fusion);
   const int64_t products = shape.batch * shape.groups;
   ProductForm form;
   form.a_packed = context.constant(1) != nullptr;
@@ -308,17 +297,15 @@ Status prepare_products(OpContext& context, const ConvShape& shape, const ConvFu
 
 struct DepthwiseKernel {
   ConvShape shape;
-  ConvFusion fusion;
+  ConvOperands operands;
   uint32_t lanes = 1;
-  bool has_bias = false, one_slope = false;
-  int bias = 2;
   void operator()(const Run& run) const {
     DepthwiseArgs args;
     args.x = run.in<float>(0);
     args.weights = run.in<float>(1);
-    if (has_bias) args.bias = run.in<float>(size_t(bias));
-    if (fusion.residual >= 0) args.residual = run.in<float>(size_t(fusion.residual));
-    args.post = fusion.post_of(run, one_slope);
+    args.bias = operands.bias(run);
+    args.residual = operands.residual(run);
+    args.post = operands.post(run);
     args.y = run.out<float>(0);
     run_depthwise(run, shape, lanes, args, run.workspace<float>());
   }
@@ -327,10 +314,7 @@ struct DepthwiseKernel {
 Status prepare_depthwise(OpContext& context, const ConvShape& shape, const ConvFusion& fusion) {
   DepthwiseKernel kernel;
   kernel.shape = shape;
-  kernel.fusion = fusion;
-  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
-  kernel.has_bias = context.has(size_t(kernel.bias));
-  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
+  kernel.operands = ConvOperands(context, fusion);
   const double ns = double(shape.batch * shape.outputs) * double(shape.window.pixels_out()) *
                     double(shape.window.volume()) / 16;
   kernel.lanes = worthwhile_threads(context.threads(), ns);

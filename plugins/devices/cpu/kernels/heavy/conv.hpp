@@ -40,19 +40,43 @@ struct ConvFusion {
   int residual = -1;  // operand of the output's shape, added before the activation
   Post post;
   int slopes = -1;  // operand with a slope for each channel, or one
+};
 
-  // The activation of a run; `one_slope`: the operand has one.
-  Post post_of(const Run& run, bool one_slope) const {
-    Post out = post;
-    if (slopes >= 0) {
-      const float* values = run.in<float>(size_t(slopes));
-      if (one_slope)
+// What a run of a fused Conv reads beside input and weights.
+class ConvOperands {
+ public:
+  ConvOperands() = default;
+  ConvOperands(const OpContext& context, const ConvFusion& fusion)
+      : residual_(fusion.residual), slopes_(fusion.slopes), post_(fusion.post) {
+    const int bias = fusion.bias >= 0 ? fusion.bias : 2;
+    if (context.has(size_t(bias))) bias_ = bias;
+    one_slope_ = slopes_ >= 0 && context.count(size_t(slopes_)) == 1;
+  }
+
+  // Null: there is none.
+  template <class T = float>
+  const T* bias(const Run& run) const {
+    return bias_ >= 0 ? run.in<T>(size_t(bias_)) : nullptr;
+  }
+  const float* residual(const Run& run) const {
+    return residual_ >= 0 ? run.in<float>(size_t(residual_)) : nullptr;
+  }
+  Post post(const Run& run) const {
+    Post out = post_;
+    if (slopes_ >= 0) {
+      const float* values = run.in<float>(size_t(slopes_));
+      if (one_slope_)
         out.a = *values;
       else
         out.slopes = values;
     }
     return out;
   }
+
+ private:
+  int bias_ = -1, residual_ = -1, slopes_ = -1;  // positions, or -1
+  bool one_slope_ = false;
+  Post post_;
 };
 
 // Constant float32 weights (operand 1) of all groups as rows of products; group g begins at g *

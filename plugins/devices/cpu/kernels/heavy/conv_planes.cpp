@@ -25,12 +25,11 @@ Planes planes_of(const ConvShape& shape, int64_t most_rows) {
 
 struct ConvPlanesKernel {
   ConvShape shape;
-  ConvFusion fusion;
+  ConvOperands operands;
   Planes planes;
   std::vector<int64_t> offsets = {};      // of the terms of one output
   std::shared_ptr<const Packed> weights = {};  // null: the weights come at the run
-  bool one_slope = false, has_bias = false, one_run = false;
-  int bias = 2;
+  bool one_run = false;
   uint32_t lanes = 1;
 
   int64_t lane_floats() const { return planes.size() * shape.group_inputs(); }
@@ -48,7 +47,7 @@ struct ConvPlanesKernel {
         pack_rows<float, float>(&view, 0, m, 0, k, workspace + lane_floats() * lanes + g * weight_floats());
       }
     std::memset(workspace, 0, size_t(lane_floats() * lanes) * sizeof(float));
-    const Post post = fusion.post_of(run, one_slope);
+    const Post post = operands.post(run);
     const int64_t bands = ceil_div(w.out[1], planes.out_rows);
     run_lanes(run, shape.batch * shape.groups * bands, lanes, [&](int64_t task, int64_t lane) {
       const int64_t index = task / bands;
@@ -71,9 +70,9 @@ struct ConvPlanesKernel {
 
     TileEnd<float> end;
     post.clamp_into(end);
-    if (has_bias) end.row_bias = run.in<float>(size_t(bias)) + group * m;
-    if (fusion.residual >= 0) {
-      end.residual = run.in<float>(size_t(fusion.residual)) + first;
+    if (const float* bias = operands.bias(run)) end.row_bias = bias + group * m;
+    if (const float* residual = operands.residual(run)) {
+      end.residual = residual + first;
       end.residual_step = pixels;
     }
     const int64_t runs = one_run ? 1 : count, length = one_run ? count * w.out[2] : w.out[2];
@@ -120,7 +119,7 @@ Status prepare_planes(OpContext& context, const ConvShape& shape, const ConvFusi
   const uint32_t lanes = worthwhile_threads(context.threads(), ns);
   // Some bands for each thread.
   ConvPlanesKernel kernel{.shape = shape,
-                          .fusion = fusion,
+                          .operands = ConvOperands(context, fusion),
                           .planes = planes_of(shape, lanes > 1 ? ceil_div(w.out[1], int64_t{lanes} * 2) : w.out[1])};
   kernel.lanes = lanes;
   for (int64_t c = 0; c < shape.group_inputs(); ++c)
@@ -129,9 +128,6 @@ Status prepare_planes(OpContext& context, const ConvShape& shape, const ConvFusi
         kernel.offsets.push_back(c * kernel.planes.size() +
                                  kernel.planes.at(w, 0, h * w.dilation[1], i * w.dilation[2]));
   kernel.one_run = contiguous(w);
-  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
-  kernel.has_bias = context.has(size_t(kernel.bias));
-  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
   if (context.constant(1)) {
     kernel.weights = pack_conv_rows(context, shape);
     context.input_unused(1);

@@ -73,9 +73,7 @@ struct WinogradKernel {
   ConvShape shape;
   WinogradPlan plan;
   std::shared_ptr<const Packed> weights;
-  ConvFusion fusion;
-  bool one_slope = false, has_bias = false;
-  int bias = 2;
+  ConvOperands operands;
   uint32_t lanes = 1;
 
   // Floats of a lane: a padded band of a channel, the transformed input, the products of some output channels.
@@ -92,7 +90,7 @@ struct WinogradKernel {
 
   void operator()(const Run& run) const {
     const Planes band = planes();
-    const Post post = fusion.post_of(run, one_slope);
+    const Post post = operands.post(run);
     const int64_t floats = lane_floats();
     for (int64_t lane = 0; lane < int64_t(lanes); ++lane)
       std::memset(run.workspace<float>() + lane * floats, 0, size_t(band.size()) * sizeof(float));
@@ -146,11 +144,13 @@ struct WinogradKernel {
     const Window& w = shape.window;
     const int64_t output = index % shape.groups * shape.group_outputs() + channel;
     const int64_t at = (index / shape.groups * shape.outputs + output) * w.pixels_out();
-    const float* residual = fusion.residual >= 0 ? run.in<float>(size_t(fusion.residual)) + at : nullptr;
+    const float* const bias = operands.bias(run);
+    const float* residual = operands.residual(run);
+    if (residual) residual += at;
     WinogradTiles::Output o{};
     o.m_step = kOutputs * plan.block;
     o.y_step = w.out[2];
-    o.start = has_bias ? run.in<float>(size_t(bias))[output] : 0.0f;
+    o.start = bias ? bias[output] : 0.0f;
     post.clamp_into(o.end);
     each_row_of_tiles(plan, first, count, [&](int64_t row, int64_t column, int64_t tiles, int64_t place) {
       const int64_t pixel = row * plan.side * w.out[2] + column * plan.side;
@@ -215,10 +215,7 @@ Status prepare_winograd(OpContext& context, const ConvShape& shape, const Winogr
   WinogradKernel kernel;
   kernel.shape = shape;
   kernel.plan = plan;
-  kernel.fusion = fusion;
-  kernel.bias = fusion.bias >= 0 ? fusion.bias : 2;
-  kernel.has_bias = context.has(size_t(kernel.bias));
-  if (fusion.slopes >= 0) kernel.one_slope = context.count(size_t(fusion.slopes)) == 1;
+  kernel.operands = ConvOperands(context, fusion);
   const double ns = double(shape.batch * shape.groups) * double(plan.places() * plan.tiles()) *
                     double(shape.group_inputs() * shape.group_outputs()) * 2 / 80;
   kernel.lanes = worthwhile_threads(context.threads(), ns);
