@@ -86,9 +86,7 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
       // The memory may still be used by what was queued before it was released.
       for (uint64_t i = 0; i < std::min<uint64_t>(placed.wait_count, waits.size()); ++i) {
         const Timelines::Pin stream(hal.timelines(), waits[i].timeline);
-        if (stream)
-          hal.host().table().status_release(&hal.host().table(),
-                                            stream->synchronize(waits[i].value, BELAY_FOREVER));
+        if (stream) hal.release(stream->synchronize(waits[i].value, BELAY_FOREVER));
       }
       return std::optional<Place>(out);
     }

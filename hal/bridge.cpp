@@ -43,7 +43,7 @@ void Mirrors::reached(void* user, belay_status status) {
                      "' was not told that work of another device ended: " + failure.message());
     }
   }
-  device.hal->host().table().status_release(&device.hal->host().table(), status);  // the driver took its sentence only
+  device.hal->release(status);  // the driver took its sentence only
   --mirror.pending;
 }
 
@@ -83,12 +83,12 @@ Result<std::optional<belay_event>> Mirrors::join(Device& device, Stream& source,
   belay_status now = source.query(event.value);
   if (now == BELAY_OK) return std::optional<belay_event>();
   if (!BELAY_HAS(&device.vt(), belay_device_vt, timeline_signal)) {
-    hal.host().table().status_release(&hal.host().table(), now);
+    hal.release(now);
     now = source.synchronize(event.value, BELAY_FOREVER);
     if (now != BELAY_OK) return doing(hal.take(now, source.device().driver(), "synchronize"));
     return std::optional<belay_event>();
   }
-  hal.host().table().status_release(&hal.host().table(), now);
+  hal.release(now);
 
   Mirror* mirror = mirror_of(device, event.timeline);
   if (!mirror) return doing({Code::kResourceExhausted, "There are as many timelines as there can be."});

@@ -118,8 +118,7 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
       if (const belay_status mapped = vt().map(this, buffer, &address); mapped == BELAY_OK)
         buffer->host = address;
       else
-        hal->host().table().status_release(&hal->host().table(),
-                                           mapped);  // memory that the host does not see
+        hal->release(mapped);  // memory that the host does not see
     }
     hal->ledger().add(buffer, index_, owner.empty() ? "application" : owner);
   } catch (...) {

@@ -76,6 +76,8 @@ class Hal {
     return host_.take(raw, plugin, slot);
   }
   belay_status make(const Status& status) { return to_c(host_.table(), status); }
+  // Of a status that is not passed on.
+  void release(belay_status status) const { host_.table().status_release(&host_.table(), status); }
 
   // Why `handle` is no live object of `kind`; `call` and `name` are words for the message: "copy", "stream".
   Status bad_handle(belay_obj* handle, uint32_t kind, const char* call, const char* name) const;

@@ -338,7 +338,7 @@ belay_status Context::run() {
       return hal->make(good);
     const belay_status raw = vt().run(this);
     if (Status good = model_.files().check_damage(); !good.ok()) [[unlikely]] {
-      hal->host().table().status_release(&hal->host().table(), raw);
+      hal->release(raw);
       return hal->make(good);
     }
     return checked(raw, "run");
@@ -383,7 +383,7 @@ void Context::async_done(void* user, belay_status status) {
   Hal& hal = *self.hal;
   try {
     if (Status good = self.model_.files().check_damage(); !good.ok()) {
-      hal.host().table().status_release(&hal.host().table(), status);
+      hal.release(status);
       status = hal.make(good);
     } else {
       status = self.checked(status, "run_async");

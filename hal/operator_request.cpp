@@ -1,7 +1,5 @@
 #include "hal/operator_request.h"
 
-#include "hal/tensor_view.h"
-
 #include <belay/graph/builder.hpp>
 #include <belay/graph/dtype.hpp>
 
@@ -59,8 +57,7 @@ Status check_attribute(const belay_op_req& req, uint64_t index) {
   if (attribute->kind == BELAY_ATTR_TENSOR) {
     const auto* tensor = static_cast<const belay_tensor*>(attribute->values);
     BELAY_ASSIGN(const TensorView view, view_of(tensor, who + name));
-    if (!view.dense || tensor->buffer || (!tensor->data && view.count))
-      return wrong(name + " is a tensor that is not dense in host memory.");
+    if (!view.in_host_memory(*tensor)) return wrong(name + " is a tensor that is not dense in host memory.");
     if (view.bytes > kConstantBytes)
       return wrong(name + " has " + std::to_string(view.bytes) + " bytes, at most " +
                    std::to_string(kConstantBytes) + " are possible.");
@@ -113,7 +110,7 @@ bool is_constant(const belay_op_req& req, uint64_t input) {
   return input < 64 && (req.constant_inputs >> input & 1) && req.inputs[input];
 }
 
-Status check_operator(const belay_op_req& req) {
+Result<OperatorViews> check_operator(const belay_op_req& req) {
   const auto wrong = [&](const std::string& text) { return Status(Code::kInvalidArgument, text); };
   if (req.hdr.struct_size < sizeof req)
     return wrong("struct_size of the operator's request is " + std::to_string(req.hdr.struct_size) +
@@ -138,15 +135,17 @@ Status check_operator(const belay_op_req& req) {
     return wrong("Operator " + operator_name(req) + " has " + std::to_string(req.input_count) +
                  " inputs; constant_inputs names others.");
   for (uint64_t i = 0; i < req.attribute_count; ++i) BELAY_TRY(check_attribute(req, i));
+  OperatorViews views{std::vector<TensorView>(req.input_count), std::vector<TensorView>(req.output_count)};
   for (uint64_t i = 0; i < req.input_count; ++i) {
     if (!req.inputs[i]) continue;
     const std::string label = operand(req, "Input", i);
-    BELAY_ASSIGN(const TensorView view, view_of(req.inputs[i], label));
+    TensorView& view = views.inputs[i];
+    BELAY_ASSIGN(view, view_of(req.inputs[i], label));
     if (!is_constant(req, i)) continue;
     if (view.bytes > kConstantBytes)
       return wrong(label + " is constant and has " + std::to_string(view.bytes) + " bytes, at most " +
                    std::to_string(kConstantBytes) + " are possible.");
-    if (!view.dense || req.inputs[i]->buffer || (!req.inputs[i]->data && view.count))
+    if (!view.in_host_memory(*req.inputs[i]))
       return wrong(label + " is constant, so it must be dense in host memory.");
   }
   bool wanted = false;
@@ -154,11 +153,11 @@ Status check_operator(const belay_op_req& req) {
     if (!req.outputs[i]) continue;
     wanted = true;
     const std::string label = operand(req, "Output", i);
-    BELAY_ASSIGN(const TensorView view, view_of(req.outputs[i], label));
-    BELAY_TRY(check_apart(view, label));
+    BELAY_ASSIGN(views.outputs[i], view_of(req.outputs[i], label));
+    BELAY_TRY(check_apart(views.outputs[i], label));
   }
   if (!wanted) return wrong("Operator " + operator_name(req) + " has no output that is wanted.");
-  return {};
+  return views;
 }
 
 std::string signature_of(const belay_op_req& req) {

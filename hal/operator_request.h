@@ -1,16 +1,23 @@
 // hal/operator_request.h: what a caller asks of a single operator: checked, as a key, and as a graph.
 #pragma once
 
+#include "hal/tensor_view.h"
+
 #include <belay/runtime.h>
 #include <belay/status.hpp>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace belay::hal {
 
+// Views of the operands; empty ones of those that are not there.
+struct OperatorViews {
+  std::vector<TensorView> inputs, outputs;
+};
 // Names the operator and what is wrong. INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED.
-Status check_operator(const belay_op_req& req);
+Result<OperatorViews> check_operator(const belay_op_req& req);
 
 // Of a request that was checked:
 // Equal for requests that one executable serves: all that a kernel is prepared for, but the device. Memory of

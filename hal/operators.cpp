@@ -1,7 +1,6 @@
 #include "hal/operators.h"
 
 #include "hal/hal.h"
-#include "hal/operator_request.h"
 
 #include <belay/graph/verify.hpp>
 #include <belay/kinds.hpp>
@@ -61,7 +60,7 @@ bool Operators::ended(const belay_event& event) const {
   const Timelines::Pin stream(hal_.timelines(), event.timeline);
   if (!stream) return true;  // a stream finishes its work before it ends
   const belay_status status = stream->query(event.value);
-  hal_.host().table().status_release(&hal_.host().table(), status);
+  hal_.release(status);
   return BELAY_STATUS_CODE(status) != BELAY_UNAVAILABLE;
 }
 
@@ -70,7 +69,7 @@ void Operators::finish(const belay_event& event) const {
   const Timelines::Pin stream(hal_.timelines(), event.timeline);
   if (!stream) return;
   const belay_status status = stream->synchronize(event.value, BELAY_FOREVER);
-  hal_.host().table().status_release(&hal_.host().table(), status);  // the stream tells of a failure
+  hal_.release(status);  // the stream tells of a failure
 }
 
 Status Operators::load(Device& device, const belay_op_req& req, Entry& into) const {
@@ -203,7 +202,8 @@ Result<std::unique_ptr<Operators::Run>> Operators::take_run(Entry& entry, const 
 }
 
 // Gives the engine every operand dense; what has strides goes by way of memory of the run.
-Status Operators::bind(Run& run, Stream& stream, const belay_op_req& req, std::vector<Scatter>& after) const {
+Status Operators::bind(Run& run, Stream& stream, const belay_op_req& req, const OperatorViews& views,
+                       std::vector<Scatter>& after) const {
   const std::string& plugin = engine_.plugin;
   run.staging.resize(req.input_count + req.output_count);
   const auto stage = [&](size_t at, uint64_t bytes) -> Result<char*> {
@@ -230,7 +230,7 @@ Status Operators::bind(Run& run, Stream& stream, const belay_op_req& req, std::v
   for (uint64_t i = 0; i < req.input_count; ++i) {
     if (!req.inputs[i] || is_constant(req, i)) continue;
     const std::string label = operand(req, "Input", i);
-    BELAY_ASSIGN(const TensorView view, view_of(req.inputs[i], label));
+    const TensorView& view = views.inputs[i];
     BELAY_ASSIGN(char* address, address_of(hal_, *req.inputs[i], view, label));
     if (!view.dense) {
       BELAY_ASSIGN(char* staged, stage(i, view.bytes));
@@ -250,7 +250,7 @@ Status Operators::bind(Run& run, Stream& stream, const belay_op_req& req, std::v
   for (uint64_t i = 0; i < req.output_count; ++i) {
     if (!req.outputs[i]) continue;
     const std::string label = operand(req, "Output", i);
-    BELAY_ASSIGN(TensorView view, view_of(req.outputs[i], label));
+    const TensorView& view = views.outputs[i];
     BELAY_ASSIGN(char* address, address_of(hal_, *req.outputs[i], view, label));
     char* written = address;
     if (!view.dense) {
@@ -258,18 +258,18 @@ Status Operators::bind(Run& run, Stream& stream, const belay_op_req& req, std::v
     }
     const belay_tensor tensor = dense(view, written);
     BELAY_TRY(hal_.take(run.vt().set_output(&run.context, next++, &tensor), plugin, "set_output"));
-    if (!view.dense) after.push_back({std::move(view), address, written});
+    if (!view.dense) after.push_back({&view, address, written});
   }
   return {};
 }
 
 Status Operators::prepare(Device& device, const belay_op_req& req) {
-  BELAY_TRY(check_operator(req));
+  BELAY_TRY(check_operator(req).status());
   return entry_for(device, req).status();
 }
 
 Status Operators::run(Stream& stream, const belay_op_req& req, belay_event* out) {
-  BELAY_TRY(check_operator(req));
+  BELAY_ASSIGN(const OperatorViews views, check_operator(req));
   if (!stream.device().host_visible())
     return {Code::kUnimplemented, "Operator " + operator_name(req) + " on '" + stream.device().name() +
                                       "': the host does not see its memory; load a model for it instead."};
@@ -282,16 +282,15 @@ Status Operators::run(Stream& stream, const belay_op_req& req, belay_event* out)
   BELAY_ASSIGN(std::unique_ptr<Run> run, take_run(*entry, stream));
   belay_event done{};
   std::vector<Scatter> after;
-  Status status = bind(*run, stream, req, after);
+  Status status = bind(*run, stream, req, views, after);
   if (status.ok())
     status = hal_.take(run->vt().enqueue(&run->context, &stream, &done), engine_.plugin, "enqueue");
   for (size_t i = 0; status.ok() && i < after.size(); ++i)
     status = hal_.take(
-        copy_view(stream, after[i].to, after[i].address, after[i].to.packed(), after[i].from, &done),
+        copy_view(stream, *after[i].to, after[i].address, after[i].to->packed(), after[i].from, &done),
         stream.device().driver(), "copy");
   // Also after a failure: what is queued already uses the run's memory.
-  if (const belay_status raw = stream.record(&run->last); raw != BELAY_OK)
-    hal_.host().table().status_release(&hal_.host().table(), raw);
+  if (const belay_status raw = stream.record(&run->last); raw != BELAY_OK) hal_.release(raw);
   {
     std::lock_guard lock(entry->mutex);
     entry->idle.push_back(std::move(run));

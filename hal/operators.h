@@ -4,7 +4,7 @@
 #include <belay/runtime.h>
 #include <belay/status.hpp>
 #include "hal/device_manager.h"
-#include "hal/tensor_view.h"
+#include "hal/operator_request.h"
 
 #include <condition_variable>
 #include <cstdint>
@@ -51,11 +51,12 @@ class Operators {
   Result<std::unique_ptr<Run>> take_run(Entry& entry, const Stream& stream);
   Result<std::unique_ptr<Run>> make_run(Entry& entry);
   struct Scatter {  // from dense memory to an output with strides
-    TensorView to;
+    const TensorView* to;
     char* address;
     const char* from;
   };
-  Status bind(Run& run, Stream& stream, const belay_op_req& req, std::vector<Scatter>& after) const;
+  Status bind(Run& run, Stream& stream, const belay_op_req& req, const OperatorViews& views,
+              std::vector<Scatter>& after) const;
   bool ended(const belay_event& event) const;
   void finish(const belay_event& event) const;  // waits
   void forget(const Entry& entry);

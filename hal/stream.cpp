@@ -34,7 +34,7 @@ belay_status Stream::not_queued(const char* what, belay_status status, bool alwa
     host.status_release(&host, room);
     return hal->pass(status, *this, what);
   }
-  hal->host().table().status_release(&hal->host().table(), status);
+  hal->release(status);
   return BELAY_OK;
 }
 
@@ -198,7 +198,7 @@ belay_status Stream::wait(belay_event event) {
           timelines.state(event.timeline) != Timelines::State::kEnded)
         return queued;
       // A stream finishes its work before it ends, so its events are reached.
-      hal->host().table().status_release(&hal->host().table(), queued);
+      hal->release(queued);
       return belay_status(BELAY_OK);
     });
   }
@@ -228,7 +228,7 @@ belay_status Stream::wait_recorded(belay_event event) {
   }
   const belay_status status = source->query(event.value);
   if (BELAY_STATUS_CODE(status) != BELAY_UNAVAILABLE) return status;
-  hal->host().table().status_release(&hal->host().table(), status);
+  hal->release(status);
   return hal->make({Code::kFailedPrecondition,
                     "A stream of '" + device_->name() +
                         "' is recording and cannot record a wait for operation " +

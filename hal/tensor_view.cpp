@@ -206,7 +206,7 @@ Status check_quant(const belay_quant& quant, const TensorView& view, const std::
     // Asked first: a chain of scales may lead back to this one.
     if (tensor && quant_of(*tensor)) return Status(Code::kInvalidArgument, whose + " is quantised itself.");
     BELAY_ASSIGN(TensorView part, view_of(tensor, whose));
-    if (!part.dense || tensor->buffer || (!tensor->data && part.count))
+    if (!part.in_host_memory(*tensor))
       return Status(Code::kInvalidArgument, whose + " must be dense, in host memory.");
     const bool one = quant.kind == BELAY_QUANT_TENSOR && part.count == 1 && part.dims.size() <= 1;
     if (part.dims != dims && !one)

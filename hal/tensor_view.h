@@ -23,6 +23,10 @@ struct TensorView {
   bool dense = true;
   int64_t low = 0, high = 0;  // what is touched, in bytes from the first element: [low, high)
 
+  // Whether all of `tensor`, whose view this is, lies in host memory one element behind the other.
+  bool in_host_memory(const belay_tensor& tensor) const {
+    return dense && !tensor.buffer && (tensor.data || !count);
+  }
   std::string text() const;   // "float32[2,3]"
   TensorView packed() const;  // the same, dense
 };

@@ -429,7 +429,7 @@ TEST_F(OperatorsTest, AnImageHoldsTheNodeItsConstantsAndItsQuantisation) {
   req.inputs = inputs, req.input_count = 2;
   req.outputs = outputs, req.output_count = 1;
   req.constant_inputs = 2;
-  ASSERT_TRUE(check_operator(req).ok()) << check_operator(req).message();
+  ASSERT_TRUE(check_operator(req).ok()) << check_operator(req).status().message();
   const Result<std::string> made = image_of(req);
   ASSERT_TRUE(made.ok()) << made.status().message();
   std::vector<uint64_t> words((made->size() + 7) / 8);
