@@ -12,11 +12,6 @@
 #define BELAY_VECTORS 2
 #define BELAY_VNNI 0
 #define BELAY_VBMI 0
-#else
-#define BELAY_LANES 16
-#define BELAY_VECTORS 2
-#define BELAY_VNNI 0
-#define BELAY_VBMI 0
 #endif
 #include "bytes.inc"
 

@@ -6,10 +6,6 @@
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
-#define BELAY_LANES 16
-#define BELAY_VECTORS 2
-#define BELAY_VNNI 0
-#define BELAY_VBMI 0
 #include "bytes.inc"
 
 namespace belay::cpu {

@@ -12,11 +12,6 @@
 #define BELAY_VECTORS 4
 #define BELAY_VNNI 1
 #define BELAY_VBMI 1
-#else
-#define BELAY_LANES 16
-#define BELAY_VECTORS 2
-#define BELAY_VNNI 0
-#define BELAY_VBMI 0
 #endif
 #include "bytes.inc"
 
