@@ -1,8 +1,8 @@
 // ConvInteger and QLinearConv.
 #include "conv_bytes.hpp"
 
-#include "../registry.hpp"
 #include "int8.hpp"
+#include "operands.hpp"
 
 #include <cstring>
 #include <string>
@@ -18,8 +18,6 @@ void BytesConv::finish(const Sums& sums, SumEnd more, int64_t channel, int64_t p
 }
 
 namespace {
-
-constexpr TypeMask kBytes = kI8 | kU8;
 
 // Positions of the operands; -1: there is none.
 struct Places {
@@ -210,22 +208,16 @@ Result<int64_t> per_channel(const OpContext& context, int i, std::string_view na
                      (channels > 0 ? " or [" + std::to_string(channels) + "]" : std::string()));
 }
 
-Status expect(const OpContext& context, int i, uint32_t dtype, std::string_view name) {
-  if (i < 0 || !context.has(size_t(i)) || context.dtype(size_t(i)) == dtype) return {};
-  return context.bad(std::string(name) + " is of type " + std::string(dtype_name(context.dtype(size_t(i)))) +
-                     ", want " + std::string(dtype_name(dtype)));
-}
-
 Status check_operands(const OpContext& context, BytesConvKernel& kernel) {
   Places& at = kernel.at;
   const ConvShape& shape = kernel.shape;
   for (int* i : {&at.x_zero, &at.w_zero, &at.y_zero, &at.bias})
     if (*i >= 0 && !context.has(size_t(*i))) *i = -1;
-  BELAY_TRY(expect(context, at.x_zero, context.dtype(size_t(at.x)), "the input's zero point"));
-  BELAY_TRY(expect(context, at.w_zero, context.dtype(size_t(at.w)), "the weights' zero point"));
+  BELAY_TRY(expect_type(context, at.x_zero, context.dtype(size_t(at.x)), "the input's zero point"));
+  BELAY_TRY(expect_type(context, at.w_zero, context.dtype(size_t(at.w)), "the weights' zero point"));
   for (const int i : {at.x_scale, at.w_scale, at.y_scale})
-    BELAY_TRY(expect(context, i, BELAY_DT_FLOAT32, "a scale"));
-  BELAY_TRY(expect(context, at.bias, BELAY_DT_INT32, "the bias"));
+    BELAY_TRY(expect_type(context, i, BELAY_DT_FLOAT32, "a scale"));
+  BELAY_TRY(expect_type(context, at.bias, BELAY_DT_INT32, "the bias"));
   if (at.x_zero >= 0) BELAY_TRY(per_channel(context, at.x_zero, "the input's zero point", 0).status());
   if (at.w_zero >= 0) {
     BELAY_ASSIGN(kernel.w_zero_step, per_channel(context, at.w_zero, "the weights' zero point", shape.outputs));
@@ -258,12 +250,7 @@ Status prepare_conv_bytes(OpContext& context, const Attributes& attributes, cons
   kernel.x_form = opposite_form(x_signed, w_signed);
   kernel.taps = taps_of_bytes(shape);
 
-  kernel.w_symmetric = at.w_zero < 0;
-  if (at.w_zero >= 0)
-    if (const auto* zeros = static_cast<const uint8_t*>(context.constant(size_t(at.w_zero)))) {
-      kernel.w_symmetric = true;
-      for (int64_t i = 0; i < context.count(size_t(at.w_zero)); ++i) kernel.w_symmetric &= zeros[i] == 0;
-    }
+  kernel.w_symmetric = known_zeros(context, at.w_zero);
   const auto* w = static_cast<const uint8_t*>(context.constant(size_t(at.w)));
   const int64_t m = shape.group_outputs(), k = shape.depth();
   const double terms = double(shape.batch * shape.outputs) * double(shape.window.pixels_out()) * double(k);
@@ -309,14 +296,8 @@ Status prepare_conv_integer(OpContext& context) {
   return prepare_conv_bytes(context, context.attr(), kConvInteger, BELAY_DT_INT32, -1);
 }
 
-// The type of the output's zero point.
-Result<uint32_t> output_of(const OpContext& context) {
-  const uint32_t out = context.dtype(size_t(kQLinearConv.y_zero));
-  if (out == BELAY_DT_INT8 || out == BELAY_DT_UINT8) return out;
-  return context.bad("the output's zero point is of type " + std::string(dtype_name(out)) + ", want int8 or uint8");
-}
 Status prepare_qlinear_conv(OpContext& context) {
-  BELAY_ASSIGN(const uint32_t out, output_of(context));
+  BELAY_ASSIGN(const uint32_t out, byte_output(context, size_t(kQLinearConv.y_zero)));
   return prepare_conv_bytes(context, context.attr(), kQLinearConv, out, -1);
 }
 
@@ -343,7 +324,7 @@ bool match_table(const ClaimContext& context, uint32_t index, Match& out) {
 }
 Status prepare_table(PatternContext& pattern) {
   constexpr int kTable = kQLinearConv.bias + 1;
-  BELAY_ASSIGN(const uint32_t before, output_of(pattern.op));
+  BELAY_ASSIGN(const uint32_t before, byte_output(pattern.op, size_t(kQLinearConv.y_zero)));
   return prepare_conv_bytes(pattern.op, pattern.attributes(0), kQLinearConv, before, kTable);
 }
 

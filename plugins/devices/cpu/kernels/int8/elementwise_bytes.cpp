@@ -1,24 +1,11 @@
 // Operators on the elements of 8-bit tensors: ByteTable, QLinearAdd, QLinearMul.
 #include "../blocks.hpp"
-#include "../registry.hpp"
 #include "../simd/simd.hpp"
-#include "byte_product.hpp"
 #include "int8.hpp"
+#include "operands.hpp"
 
 namespace belay::cpu {
 namespace {
-
-constexpr TypeMask kBytes = kI8 | kU8;
-
-Status one_value(const OpContext& op, size_t i) {
-  if (!op.has(i) || op.count(i) == 1) return {};
-  return op.bad("input " + std::to_string(i) + " has the shape " + text_of(op.dims(i)) + ", want one value");
-}
-Status same_type(const OpContext& op, size_t i, size_t as) {
-  if (!op.has(i) || op.dtype(i) == op.dtype(as)) return {};
-  return op.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(op.dtype(i))) + ", want " +
-                std::string(dtype_name(op.dtype(as))));
-}
 
 // y[i] = table[bits of x[i]]: what QuantizeLinear makes of what some operator makes of a dequantised byte.
 Status prepare_byte_table(OpContext& op) {
@@ -37,21 +24,12 @@ Status prepare_byte_table(OpContext& op) {
   return {};
 }
 
-// The scale and zero point at inputs `scale` and `scale + 1`.
-struct Line {
-  float scale;
-  int32_t zero;
-};
-Line line_of(const Run& run, size_t scale, bool has_zero, bool is_signed) {
-  return {*run.in<float>(scale), has_zero ? ByteForm{false, is_signed}.value(*run.in<uint8_t>(scale + 1)) : 0};
-}
-
 // The operands dequantised, combined as float, quantised.
 template <Binary kOp>
 Status prepare_binary_bytes(OpContext& op) {
-  constexpr size_t kA = 0, kB = 3, kY = 6;
-  for (const size_t i : {size_t{1}, size_t{2}, size_t{4}, size_t{5}, kY, kY + 1}) BELAY_TRY(one_value(op, i));
-  for (const size_t i : {size_t{2}, kB, size_t{5}, kY + 1}) BELAY_TRY(same_type(op, i, kA));
+  constexpr int kA = 0, kB = 3, kY = 6;
+  for (const int i : {1, 2, 4, 5, kY, kY + 1}) BELAY_TRY(expect_one_value(op, i));
+  for (const int i : {2, kB, 5, kY + 1}) BELAY_TRY(expect_type_of(op, i, kA));
   const Dims* shapes[] = {&op.dims(kA), &op.dims(kB)};
   const auto out = broadcast(shapes);
   if (!out) return op.bad("shapes " + text_of(op.dims(kA)) + " and " + text_of(op.dims(kB)) + " do not broadcast");

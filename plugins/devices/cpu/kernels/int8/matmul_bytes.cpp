@@ -1,13 +1,10 @@
 // MatMulInteger, QLinearMatMul, and the products with float results: MatMulIntegerToFloat, QGemm.
 #include "../heavy/matmul.hpp"
-#include "../registry.hpp"
-#include "byte_product.hpp"
 #include "int8.hpp"
+#include "operands.hpp"
 
 namespace belay::cpu {
 namespace {
-
-constexpr TypeMask kBytes = kI8 | kU8;
 
 // Positions of the operands; -1: there is none.
 struct Places {
@@ -187,12 +184,6 @@ Result<Spread> spread(const OpContext& context, int i, std::string_view name, co
                      std::to_string(lines) + "] or " + text_of(matrix));
 }
 
-Status expect(const OpContext& context, int i, uint32_t dtype, std::string_view name) {
-  if (i < 0 || !context.has(size_t(i)) || context.dtype(size_t(i)) == dtype) return {};
-  return context.bad(std::string(name) + " is of type " + std::string(dtype_name(context.dtype(size_t(i)))) +
-                     ", want " + std::string(dtype_name(dtype)));
-}
-
 // What all these products have in common; shape and steps are read.
 Status prepare_product(OpContext& context, BytesMatMul kernel) {
   Places& at = kernel.at;
@@ -206,20 +197,17 @@ Status prepare_product(OpContext& context, BytesMatMul kernel) {
              b_signed = context.dtype(size_t(at.b)) == BELAY_DT_INT8;
   kernel.b_form = {false, b_signed};
   kernel.a_form = opposite_form(a_signed, b_signed);
-  BELAY_TRY(expect(context, at.a_zero, context.dtype(size_t(at.a)), "the left zero point"));
-  BELAY_TRY(expect(context, at.b_zero, context.dtype(size_t(at.b)), "the right zero point"));
+  BELAY_TRY(expect_type(context, at.a_zero, context.dtype(size_t(at.a)), "the left zero point"));
+  BELAY_TRY(expect_type(context, at.b_zero, context.dtype(size_t(at.b)), "the right zero point"));
   for (const int i : {at.a_scale, at.b_scale, at.y_scale})
-    BELAY_TRY(expect(context, i, BELAY_DT_FLOAT32, "a scale"));
+    BELAY_TRY(expect_type(context, i, BELAY_DT_FLOAT32, "a scale"));
   BELAY_ASSIGN(kernel.a_zero, spread(context, at.a_zero, "the left zero point", a, true));
   BELAY_ASSIGN(kernel.b_zero, spread(context, at.b_zero, "the right zero point", b, false));
   BELAY_ASSIGN(kernel.a_scale, spread(context, at.a_scale, "the left scale", a, true));
   BELAY_ASSIGN(kernel.b_scale, spread(context, at.b_scale, "the right scale", b, false));
-  for (const int i : {at.y_scale, at.y_zero})
-    if (i >= 0 && context.count(size_t(i)) != 1)
-      return context.bad("input " + std::to_string(i) + " has the shape " + text_of(context.dims(size_t(i))) +
-                         ", want one value");
+  for (const int i : {at.y_scale, at.y_zero}) BELAY_TRY(expect_one_value(context, i));
   if (at.bias >= 0) {
-    BELAY_TRY(expect(context, at.bias, kernel.gemm ? BELAY_DT_INT32 : BELAY_DT_FLOAT32, "the bias"));
+    BELAY_TRY(expect_type(context, at.bias, kernel.gemm ? BELAY_DT_INT32 : BELAY_DT_FLOAT32, "the bias"));
     const Dims& dims = context.dims(size_t(at.bias));
     kernel.bias = {true, 0, 1};
     const bool one = kernel.gemm && product(dims) == 1;
@@ -236,12 +224,7 @@ Status prepare_product(OpContext& context, BytesMatMul kernel) {
     shape.a_batch = dense_strides(batch);
     shape.b_batch = Dims(batch.size(), 0);
   }
-  const auto* b_zero = kernel.b_zero.present ? static_cast<const uint8_t*>(context.constant(size_t(at.b_zero))) : nullptr;
-  kernel.b_symmetric = !kernel.b_zero.present;
-  if (b_zero) {
-    kernel.b_symmetric = true;
-    for (int64_t i = 0; i < context.count(size_t(at.b_zero)); ++i) kernel.b_symmetric &= b_zero[i] == 0;
-  }
+  kernel.b_symmetric = known_zeros(context, at.b_zero);
   const auto* constant = static_cast<const uint8_t*>(context.constant(size_t(at.b)));
   kernel.blocks =
       plan_bytes(shape.m, shape.n, shape.k, shape.products(), context.threads(), false, constant != nullptr);
@@ -268,13 +251,6 @@ Status prepare_product(OpContext& context, BytesMatMul kernel) {
   context.cost_ns(double(shape.products()) * double(shape.m) * double(shape.n) * double(shape.k) / 200);
   context.kernel(std::move(kernel), std::string("products of bytes:") + byte_micro().name);
   return {};
-}
-
-// The type of an output that has a zero point.
-Result<uint32_t> byte_output(const OpContext& context, size_t zero) {
-  const uint32_t out = context.dtype(zero);
-  if (out == BELAY_DT_INT8 || out == BELAY_DT_UINT8) return out;
-  return context.bad("the output's zero point is of type " + std::string(dtype_name(out)) + ", want int8 or uint8");
 }
 
 Status prepare_matmul_bytes(OpContext& context, const Places& at, uint32_t out) {

@@ -1,37 +1,19 @@
 // Means of 8-bit tensors: QLinearAveragePool, QLinearGlobalAveragePool.
 #include "../heavy/window.hpp"
-#include "../registry.hpp"
-#include "byte_product.hpp"
 #include "int8.hpp"
+#include "operands.hpp"
 
 namespace belay::cpu {
 namespace {
 
-constexpr TypeMask kBytes = kI8 | kU8;
-
-// Scale and zero point at the inputs from `first` on.
-struct Line {
-  float scale;
-  int32_t zero;
-};
 struct Lines {
   bool is_signed = false, has_x_zero = false, has_y_zero = false;
-  Line x(const Run& run) const { return at(run, 1, has_x_zero); }
-  Line y(const Run& run) const { return at(run, 3, has_y_zero); }
-
- private:
-  Line at(const Run& run, size_t i, bool has_zero) const {
-    return {*run.in<float>(i), has_zero ? ByteForm{false, is_signed}.value(*run.in<uint8_t>(i + 1)) : 0};
-  }
+  Line x(const Run& run) const { return line_of(run, 1, has_x_zero, is_signed); }
+  Line y(const Run& run) const { return line_of(run, 3, has_y_zero, is_signed); }
 };
 Status read_lines(const OpContext& op, Lines& lines) {
-  for (const size_t i : {size_t{1}, size_t{2}, size_t{3}, size_t{4}})
-    if (op.has(i) && op.count(i) != 1)
-      return op.bad("input " + std::to_string(i) + " has the shape " + text_of(op.dims(i)) + ", want one value");
-  for (const size_t i : {size_t{2}, size_t{4}})
-    if (op.has(i) && op.dtype(i) != op.dtype(0))
-      return op.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(op.dtype(i))) +
-                    ", want " + std::string(dtype_name(op.dtype(0))));
+  for (const int i : {1, 2, 3, 4}) BELAY_TRY(expect_one_value(op, i));
+  for (const int i : {2, 4}) BELAY_TRY(expect_type_of(op, i, 0));
   lines = {op.dtype(0) == BELAY_DT_INT8, op.has(2), op.has(4)};
   return {};
 }
