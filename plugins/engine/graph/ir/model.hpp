@@ -75,7 +75,7 @@ struct Model {
   std::deque<Value> values;
   std::deque<Node> nodes;
   std::deque<Graph> graphs;               // the first is the main one
-  std::vector<std::string> symbols;       // names of symbolic dims: code kFirstSymbol - index
+  std::vector<std::string> symbols;       // names of symbolic dims, see symbol_of
   std::vector<std::string> output_names;  // of the main graph, as the file has them
   std::vector<belay_span> sources;
   uint64_t source_nodes = 0;  // nodes of the image, subgraphs included
@@ -87,6 +87,11 @@ struct Model {
   const ConstantPtr& constant_of(ValueId value) const {
     static const ConstantPtr none;
     return value == BELAY_NONE || values[value].is_input ? none : values[value].constant;
+  }
+  // The name of a symbolic dim (code kFirstSymbol - index); empty for every other dim.
+  std::string symbol_of(int64_t dim) const {
+    const uint64_t index = uint64_t(kFirstSymbol) - uint64_t(dim);  // a huge one where the dim is no code
+    return index < symbols.size() ? symbols[index] : std::string();
   }
   std::string value_label(ValueId value) const;  // "value 'x'"
 };

@@ -57,10 +57,9 @@ Status Context::check_symbols() const {
         return std::to_string(tensor.dims[of]) + " in axis " + std::to_string(of) + " of input '" +
                executable_.inputs()[input].name + "' (" + ir::to_string(tensor.type()) + ")";
       };
-      return {Code::kInvalidArgument,
-              "The dim '" + executable_.model().symbols[size_t(ir::kFirstSymbol - symbol)] + "' of '" +
-                  executable_.name() + "' is " + describe(other.input, other.axis) + " and " +
-                  describe(i, axis) + "; all must be equal."};
+      return {Code::kInvalidArgument, "The dim '" + executable_.model().symbol_of(symbol) + "' of '" +
+                                          executable_.name() + "' is " + describe(other.input, other.axis) +
+                                          " and " + describe(i, axis) + "; all must be equal."};
     }
   }
   return {};

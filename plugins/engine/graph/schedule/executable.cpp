@@ -44,10 +44,7 @@ Executable::Io Executable::io_of(ir::ValueId value) const {
     io.rank = uint32_t(at.type.dims.size());
     for (const int64_t dim : at.type.dims) {
       io.dims.push_back(std::max<int64_t>(dim, -1));
-      const int64_t symbol = ir::kFirstSymbol - dim;
-      io.symbol_texts.push_back(dim <= ir::kFirstSymbol && size_t(symbol) < model_->symbols.size()
-                                    ? model_->symbols[size_t(symbol)]
-                                    : "");
+      io.symbol_texts.push_back(model_->symbol_of(dim));
     }
   }
   return io;
