@@ -13,15 +13,9 @@ namespace {
 // Values that share bytes are one group, named by the value that a kernel (or an earlier stage) makes.
 class ProgramMaker {
  public:
-  ProgramMaker(const ir::Model& model, const Target& target, ConstantPool& pool, const Image& image,
+  ProgramMaker(const Target& target, ConstantPool& pool, const Image& image,
                const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed, Stage& stage)
-      : model_(model),
-        target_(target),
-        pool_(pool),
-        image_(image),
-        before_(before),
-        needed_(needed),
-        stage_(stage) {}
+      : target_(target), pool_(pool), image_(image), before_(before), needed_(needed), stage_(stage) {}
 
   Status run(const Choice& choice, const std::function<bool(const ir::Node&)>& is_view) {
     std::set<uint32_t> fused;  // nodes inside claims of several
@@ -375,7 +369,6 @@ class ProgramMaker {
     return {};
   }
 
-  const ir::Model& model_;
   const Target& target_;
   ConstantPool& pool_;
   const Image& image_;
@@ -397,11 +390,10 @@ class ProgramMaker {
 
 }  // namespace
 
-Status make_program(const ir::Model& model, const Target& target, ConstantPool& pool, const Image& image,
-                    const Choice& choice, const std::set<ir::ValueId>& before,
-                    const std::set<ir::ValueId>& needed, const std::function<bool(const ir::Node&)>& is_view,
-                    Stage& stage) {
-  return ProgramMaker(model, target, pool, image, before, needed, stage).run(choice, is_view);
+Status make_program(const Target& target, ConstantPool& pool, const Image& image, const Choice& choice,
+                    const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed,
+                    const std::function<bool(const ir::Node&)>& is_view, Stage& stage) {
+  return ProgramMaker(target, pool, image, before, needed, stage).run(choice, is_view);
 }
 
 }  // namespace belay::plan

@@ -10,9 +10,8 @@ namespace belay::plan {
 // Fills kernels, program, arena, bindings, made, views and infos of `stage`. `before`: values that exist when
 // the stage begins. Nodes for which `is_view` holds and that stand alone in their claim are not run: their
 // output is their input.
-Status make_program(const ir::Model& model, const Target& target, ConstantPool& pool, const Image& image,
-                    const Choice& choice, const std::set<ir::ValueId>& before,
-                    const std::set<ir::ValueId>& needed, const std::function<bool(const ir::Node&)>& is_view,
-                    Stage& stage);
+Status make_program(const Target& target, ConstantPool& pool, const Image& image, const Choice& choice,
+                    const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed,
+                    const std::function<bool(const ir::Node&)>& is_view, Stage& stage);
 
 }  // namespace belay::plan

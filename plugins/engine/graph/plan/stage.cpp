@@ -406,7 +406,7 @@ Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> o
                               to_string(kernel->reason), on_host.contains(step.node->id), 0});
     }
     BELAY_TRY(make_program(
-        model_, target_, pool_, image, choice, seed.available, needed,
+        target_, pool_, image, choice, seed.available, needed,
         [&](const ir::Node& node) { return is_view(stage->env, node); }, *stage));
     if (!stage->unfit.empty()) {
       on_host.insert(stage->unfit.begin(), stage->unfit.end());
