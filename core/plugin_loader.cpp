@@ -296,8 +296,7 @@ struct PluginLoader::State {
     report_leaks(plugin);
     plugin.table->live = false;
     set(plugin, PluginState::kClosed);
-#if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // their reports need the library's symbols
+#if BELAY_SANITIZER == BELAY_SANITIZER_NONE  // a report needs the library's symbols
     if (plugin.manifest().unload_supported) {
       const bool gone = plugin.library->close();
       set(plugin, gone ? PluginState::kUnmapped : PluginState::kResident,

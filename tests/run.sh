@@ -55,7 +55,7 @@ build() {
     quietly "$preset-build" cmake --build --preset "$preset" -j "$jobs"
 }
 
-# ThreadSanitizer of gcc 12 knows no address space randomised by more than 28 bits: there the tests run without it.
+# ThreadSanitizer of clang 14 knows no address space randomised by more than 28 bits: there the tests run without it.
 without_aslr=()
 if [ "$(sysctl -n vm.mmap_rnd_bits 2>/dev/null || echo 28)" -gt 28 ] && setarch -R true 2>/dev/null; then
   without_aslr=(setarch -R)

@@ -21,21 +21,6 @@ constexpr uint16_t kMachine = EM_RISCV;
 #else
 #error "Name this machine's e_machine."
 #endif
-#if defined(__SANITIZE_ADDRESS__)
-constexpr uint32_t kSanitizer = BELAY_SANITIZER_ADDRESS;
-#elif defined(__SANITIZE_THREAD__)
-constexpr uint32_t kSanitizer = BELAY_SANITIZER_THREAD;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr uint32_t kSanitizer = BELAY_SANITIZER_ADDRESS;
-#elif __has_feature(thread_sanitizer)
-constexpr uint32_t kSanitizer = BELAY_SANITIZER_THREAD;
-#else
-constexpr uint32_t kSanitizer = BELAY_SANITIZER_NONE;
-#endif
-#else
-constexpr uint32_t kSanitizer = BELAY_SANITIZER_NONE;
-#endif
 
 constexpr uint64_t kMaxFile = 1 << 30, kMaxHeaders = 128, kMaxTable = 4 << 20;
 constexpr const char* kEntryPrefix = "belay_plugin_v";
@@ -286,7 +271,7 @@ Result<PluginFile> check_plugin_file(const std::string& path, bool allow_insecur
     return elf.bad("built for layout " + std::to_string(found.note.layout) + " of ABI " + abi +
                    ", this host has layout " + std::to_string(BELAY_ABI_LAYOUT) +
                    " - build it again with the headers of this host");
-  if (found.note.sanitizer != BELAY_SANITIZER_NONE && found.note.sanitizer != kSanitizer) {
+  if (found.note.sanitizer != BELAY_SANITIZER_NONE && found.note.sanitizer != BELAY_SANITIZER) {
     const char* name =
         found.note.sanitizer == BELAY_SANITIZER_ADDRESS ? "AddressSanitizer" : "ThreadSanitizer";
     return elf.bad(std::string("built with ") + name + ", this host is not - build both alike");

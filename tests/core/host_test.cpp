@@ -303,7 +303,7 @@ TEST(HostTest, TheExampleHoldsThePluginsFound) {
 }
 
 TEST(HostTest, InAForkedChildEveryCallFailsAndNamesTheCreator) {
-#if defined(__SANITIZE_THREAD__)
+#if BELAY_SANITIZER == BELAY_SANITIZER_THREAD
   GTEST_SKIP() << "ThreadSanitizer ends a child that makes threads after a fork of many threads.";
 #endif
   TempDir dir;

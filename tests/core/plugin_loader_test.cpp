@@ -335,7 +335,7 @@ TEST(PluginLoaderTest, AUnloadedPluginIsGoneAndItsKeyToo) {
   TestHost test(dir, "[plugin.a]\n");
   ASSERT_TRUE(test.host->start().ok());
   ASSERT_TRUE(test.host->plugins().unload("a", kSoon).ok());
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if BELAY_SANITIZER == BELAY_SANITIZER_NONE
   EXPECT_EQ(test.info("a").state, PluginState::kUnmapped) << test.info("a").reason;
 #endif
   EXPECT_THAT(test.host->services().all(), IsEmpty());

@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#if defined(__SANITIZE_ADDRESS__)
+#if BELAY_SANITIZER == BELAY_SANITIZER_ADDRESS
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -21,7 +21,7 @@ using belay::testing::manifest;
 using belay::testing::TempDir;
 namespace fs = std::filesystem;
 
-#if defined(__SANITIZE_ADDRESS__)
+#if BELAY_SANITIZER == BELAY_SANITIZER_ADDRESS
 // What is allocated on this thread meanwhile may leak: zombies keep what they have, and a fake may leak by
 // order.
 struct LeaksOnPurpose {

@@ -56,17 +56,7 @@ constexpr belay_note make_note(std::string_view id, std::string_view version) {
   note.format = 1;
   note.abi_major = BELAY_ABI_MAJOR;
   note.abi_minor = BELAY_ABI_MINOR;
-#if defined(__SANITIZE_ADDRESS__)
-  note.sanitizer = BELAY_SANITIZER_ADDRESS;
-#elif defined(__SANITIZE_THREAD__)
-  note.sanitizer = BELAY_SANITIZER_THREAD;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  note.sanitizer = BELAY_SANITIZER_ADDRESS;
-#elif __has_feature(thread_sanitizer)
-  note.sanitizer = BELAY_SANITIZER_THREAD;
-#endif
-#endif
+  note.sanitizer = BELAY_SANITIZER;
 #ifdef _GLIBCXX_USE_CXX11_ABI
   note.cxx11_abi = _GLIBCXX_USE_CXX11_ABI;
 #else
@@ -113,9 +103,16 @@ State& state(belay_ctx* ctx) { return *reinterpret_cast<State*>(ctx); }
 
 }  // namespace belay
 
+// A note holds nothing between its parts: Clang's AddressSanitizer would put a zone around it.
+#if defined(__clang__)
+#define BELAY_NOTE_SECTION __attribute__((used, section(".note.belay"), aligned(4), no_sanitize("address")))
+#else
+#define BELAY_NOTE_SECTION __attribute__((used, section(".note.belay"), aligned(4)))
+#endif
+
 #define BELAY_DEFINE_PLUGIN(State, plugin_id, plugin_version, component_array)                                         \
   namespace {                                                                                                          \
-  [[gnu::used, gnu::section(".note.belay"), gnu::aligned(4)]] constexpr belay::NoteSection belay_note_section{         \
+  BELAY_NOTE_SECTION constexpr belay::NoteSection belay_note_section{                                                  \
       .note = belay::make_note(plugin_id, plugin_version)};                                                            \
   constexpr belay_plugin belay_plugin_table{                                                                           \
       .hdr = {sizeof(belay_plugin), 0, nullptr},                                                                       \

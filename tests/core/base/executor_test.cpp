@@ -158,9 +158,9 @@ TEST(ExecutorTest, AWatchRunsWhileTheDescriptorIsReadyUntilItIsCancelled) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
   {
-    Executor executor;
-    TaskCount owner;
+    TaskCount owner, left;
     std::atomic<int> bytes{0}, calls{0};
+    Executor executor;
     const auto id = executor.watch(owner, ends[0], false, [&] {
       char got[8];
       ++calls;
@@ -184,7 +184,7 @@ TEST(ExecutorTest, AWatchRunsWhileTheDescriptorIsReadyUntilItIsCancelled) {
     }
     EXPECT_TRUE(executor.drain(owner, 30s));
     close(file);
-    TaskCount left;  // one that is still watched when the executor ends
+    // One is still watched when the executor ends.
     ASSERT_TRUE(executor.watch(left, ends[1], true, [] { std::this_thread::yield(); }).ok());
   }
   EXPECT_NE(fcntl(ends[0], F_GETFD), -1);  // the descriptors are the owner's

@@ -222,7 +222,7 @@ constexpr belay_note make_note() {
   return note;
 }
 #ifndef FAKE_NO_NOTE
-[[gnu::used, gnu::section(".note.belay"), gnu::aligned(4)]] constexpr belay::NoteSection kNote{
+BELAY_NOTE_SECTION constexpr belay::NoteSection kNote{
     .note = make_note()};
 #endif
 

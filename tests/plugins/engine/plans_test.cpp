@@ -35,7 +35,7 @@ class PlansTest : public EngineTest {
 };
 
 TEST_F(PlansTest, ThousandsOfShapesHoldMemoryFlat) {
-#if defined(__SANITIZE_ADDRESS__)
+#if BELAY_SANITIZER == BELAY_SANITIZER_ADDRESS
   constexpr int64_t kShapes = 1'000;  // each takes ten times as long, and leaks are seen one by one
 #else
   constexpr int64_t kShapes = 10'000;

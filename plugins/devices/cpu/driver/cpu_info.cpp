@@ -34,7 +34,7 @@ uint64_t xcr0() {
 }
 
 std::string brand() {
-  if (__get_cpuid_max(0x80000000u, nullptr) < 0x80000004u) return {};
+  if (unsigned(__get_cpuid_max(0x80000000u, nullptr)) < 0x80000004u) return {};
   char text[49] = {};
   for (unsigned i = 0; i < 3; ++i) {
     const Regs r = cpuid(0x80000002u + i);

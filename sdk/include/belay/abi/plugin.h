@@ -71,7 +71,7 @@ typedef struct belay_handshake {
 typedef const belay_plugin* (*belay_entry_fn)(const belay_host* host, belay_handshake* handshake);
 
 /* Changes with every change of the layout of any struct before 1.0. */
-#define BELAY_ABI_LAYOUT 0x71855512u
+#define BELAY_ABI_LAYOUT 0x276487fdu
 
 /* ---- note section --------------------------------------------------------------------------------------------------- */
 /* .note.belay, owner "BELAY", type 1: facts that the host reads from the file before loading it. */
@@ -80,6 +80,21 @@ typedef const belay_plugin* (*belay_entry_fn)(const belay_host* host, belay_hand
 #define BELAY_SANITIZER_NONE 0u
 #define BELAY_SANITIZER_ADDRESS 1u
 #define BELAY_SANITIZER_THREAD 2u
+/* BELAY_SANITIZER: which of them this translation unit is compiled with. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BELAY_SANITIZER BELAY_SANITIZER_ADDRESS
+#elif __has_feature(thread_sanitizer)
+#define BELAY_SANITIZER BELAY_SANITIZER_THREAD
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define BELAY_SANITIZER BELAY_SANITIZER_ADDRESS
+#elif defined(__SANITIZE_THREAD__)
+#define BELAY_SANITIZER BELAY_SANITIZER_THREAD
+#endif
+#ifndef BELAY_SANITIZER
+#define BELAY_SANITIZER BELAY_SANITIZER_NONE
+#endif
 
 typedef struct belay_note { /* fixed size: 160 bytes */
   uint32_t format;          /* 1 */

@@ -1,11 +1,11 @@
 // The loops for CPUs with AVX2 and FMA. Headers come before the target is set, as in simd/avx2.cpp.
 #include "conv.hpp"
 #include "micro.hpp"
+#include "simd/target.hpp"
 #include "winograd.hpp"
 
 #if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+BELAY_TARGET_AVX2
 #define BELAY_LANES 32
 #define BELAY_ROWS 4
 #define BELAY_VECTORS 3
@@ -20,5 +20,5 @@ namespace belay::cpu {
 constinit const Micro kMicroAvx2 = make_micro("avx2", kWinogradAvx2);
 }
 #if defined(__x86_64__)
-#pragma GCC pop_options
+BELAY_TARGET_END
 #endif

@@ -2,12 +2,11 @@
 // simd/avx2.cpp.
 #include "conv.hpp"
 #include "micro.hpp"
+#include "simd/target.hpp"
 #include "winograd.hpp"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512")
+BELAY_TARGET_AVX512
 #define BELAY_LANES 64
 #define BELAY_ROWS 8
 #define BELAY_VECTORS 3
@@ -22,5 +21,5 @@ namespace belay::cpu {
 constinit const Micro kMicroAvx512 = make_micro("avx512", kWinogradAvx512);
 }
 #if defined(__x86_64__)
-#pragma GCC pop_options
+BELAY_TARGET_END
 #endif

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "simd/target.hpp"
+
 #if defined(__x86_64__)
-#include <immintrin.h>
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+BELAY_TARGET_AVX2
 #define BELAY_LANES 32
 #define BELAY_VECTORS 2
 #define BELAY_VNNI 0
@@ -19,5 +19,5 @@ namespace belay::cpu {
 constinit const ByteMicro kBytesAvx2 = make_bytes("avx2");
 }
 #if defined(__x86_64__)
-#pragma GCC pop_options
+BELAY_TARGET_END
 #endif

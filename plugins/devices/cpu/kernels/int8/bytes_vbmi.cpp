@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "simd/target.hpp"
+
 #if defined(__x86_64__)
-#include <immintrin.h>
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx2,fma,prefer-vector-width=512")
+BELAY_TARGET_VBMI
 #define BELAY_LANES 64
 #define BELAY_VECTORS 4
 #define BELAY_VNNI 1
@@ -19,5 +19,5 @@ namespace belay::cpu {
 constinit const ByteMicro kBytesVbmi = make_bytes("vbmi");
 }
 #if defined(__x86_64__)
-#pragma GCC pop_options
+BELAY_TARGET_END
 #endif

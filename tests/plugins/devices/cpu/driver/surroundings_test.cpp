@@ -209,7 +209,7 @@ TEST_F(SurroundingsTest, StreamsThatComeAndGoLeaveNothingBehind) {
 }
 
 TEST_F(SurroundingsTest, AChildAfterForkIsRefusedAndTheParentGoesOn) {
-#if defined(__SANITIZE_THREAD__)
+#if BELAY_SANITIZER == BELAY_SANITIZER_THREAD
   GTEST_SKIP() << "ThreadSanitizer ends a child that makes threads after a fork of many threads.";
 #endif
   TestStream s = stream();

@@ -28,7 +28,8 @@ std::vector<std::pair<std::string, End>> activations() {
     return g.node("LeakyRelu", {x}, dims, {.floats = {{"alpha", 0.3f}}});
   });
   out.emplace_back("LeakyRelu, then Max", [](Graph& g, Value x, const auto& dims) {
-    return g.node("Max", {g.node("LeakyRelu", {x}, dims, {.floats = {{"alpha", 0.3f}}}), scalar(g, -0.1f)}, dims);
+    return g.node("Max", {g.node("LeakyRelu", {x}, dims, {.floats = {{"alpha", 0.3f}}}), scalar(g, -0.1f)},
+                  dims);
   });
   out.emplace_back("Clip to -0.2, 0.5", [](Graph& g, Value x, const auto& dims) {
     return g.node("Clip", {x, scalar(g, -0.2f), scalar(g, 0.5f)}, dims);
@@ -103,7 +104,7 @@ void check_fused_convs() {
           const std::string label =
               std::string(c.name) + ", " + name + (bias ? ", bias" : "") + (residual ? ", residual" : "");
           compare(
-              [&](Graph& g) {
+              [&, end = end](Graph& g) {
                 const Value x = g.input(random(c.x, 1)), w = g.constant(random(c.w, 2));
                 Value y = g.node("Conv", {x, w}, c.y,
                                  {.ints = {{"group", c.group}}, .lists = {{"pads", {1, 1, 1, 1}}}});
@@ -183,7 +184,7 @@ TEST(FusedMatMulTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) {
     for (const auto& [name, end] : activations())
       for (const bool residual : {false, true})
         compare(
-            [&](Graph& g) {
+            [&, end = end](Graph& g) {
               Value y = g.node("MatMul", {g.input(random(c.a, 1)), g.constant(random(c.b, 2))}, c.y);
               y = g.node("Add", {y, g.constant(random(c.bias, 3))}, c.y);
               if (residual) y = g.node("Add", {g.input(random(c.y, 4)), y}, c.y);
@@ -197,7 +198,7 @@ TEST(FusedGemmTest, ActivationGivesWhatSeparateNodesGive) {
     if (name == "none") continue;
     for (const float alpha : {1.0f, 0.5f})
       compare(
-          [&](Graph& g) {
+          [&, end = end](Graph& g) {
             const std::vector<int64_t> dims{5, 70};
             const Value y = g.node(
                 "Gemm",
