@@ -1,25 +1,16 @@
 #include "core/base/last_error.h"
 
 #include "core/base/status_table.h"
+#include "core/base/thread_owned.h"
 
 #include <utility>
 
 namespace belay::core {
 namespace {
 
-// The code stands apart from its sentence, so that a thread without failures touches nothing that must be
-// destroyed, and one that is ending (its sentence is gone already) still has codes.
+// The code stands apart from its sentence: a thread without failures allocates nothing, and one that is ending or has
+// no memory still has codes.
 constinit thread_local uint32_t last_code = BELAY_OK;
-constinit thread_local bool ended = false;
-
-struct Sentence {
-  StatusDetail detail;
-  ~Sentence() { ended = true; }
-};
-Sentence& sentence() {
-  static thread_local Sentence own;
-  return own;
-}
 
 }  // namespace
 
@@ -29,12 +20,12 @@ void keep_last_error(belay_status status) noexcept {
   if (code == BELAY_OK || code == BELAY_DEFERRED) return;
   if (bare && (code == BELAY_UNAVAILABLE || code == BELAY_NOT_FOUND)) return;
   last_code = code;
-  if (ended) return;
+  StatusDetail* const kept = ThreadOwned<StatusDetail>::get();
+  if (!kept) return;
   try {
-    StatusDetail& kept = sentence().detail;
-    kept = {};
+    *kept = {};
     if (bare) return;
-    if (Result<StatusDetail> detail = status_detail(status); detail.ok()) kept = std::move(detail).value();
+    if (Result<StatusDetail> detail = status_detail(status); detail.ok()) *kept = std::move(detail).value();
   } catch (...) {  // no memory: the code alone
   }
 }
@@ -42,8 +33,9 @@ void keep_last_error(belay_status status) noexcept {
 belay_status take_last_error() noexcept {
   if (last_code == BELAY_OK) return BELAY_OK;
   const uint32_t code = std::exchange(last_code, BELAY_OK);
-  if (ended || sentence().detail.message.empty()) return code;
-  const StatusDetail detail = std::exchange(sentence().detail, {});
+  StatusDetail* const kept = ThreadOwned<StatusDetail>::get();
+  if (!kept || kept->message.empty()) return code;
+  const StatusDetail detail = std::exchange(*kept, {});
   return make_status(code, detail.message, detail.plugin, detail.vendor_code);
 }
 

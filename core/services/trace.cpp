@@ -1,5 +1,6 @@
 #include "core/services/trace.h"
 
+#include "core/base/thread_owned.h"
 #include "core/host_call.h"
 #include "core/services/services.h"
 
@@ -31,11 +32,6 @@ struct Trace::ThreadRings {
     for (const Entry& entry : entries) entry.ring->finished = true;
   }
 };
-
-Trace::ThreadRings& Trace::rings_of_thread() {
-  static thread_local ThreadRings rings;
-  return rings;
-}
 
 Trace::Trace(Executor& executor) : executor_(executor), id_(++last_trace) {}
 
@@ -113,10 +109,11 @@ std::string Trace::name_text(uint32_t name) const {
 
 belay_trace_ring* Trace::ring() {
   if (!__atomic_load_n(&enabled_, __ATOMIC_RELAXED)) return nullptr;
-  ThreadRings& own = rings_of_thread();
-  for (const ThreadRings::Entry& entry : own.entries)
+  ThreadRings* const own = ThreadOwned<ThreadRings>::get();
+  if (!own) return nullptr;
+  for (const ThreadRings::Entry& entry : own->entries)
     if (entry.trace == id_) return entry.ring.get();
-  std::erase_if(own.entries,
+  std::erase_if(own->entries,
                 [](const auto& entry) { return entry.ring.use_count() == 1; });  // of traces that ended
   const auto ring = std::make_shared<Ring>();
   std::lock_guard lock(mutex_);
@@ -130,7 +127,7 @@ belay_trace_ring* Trace::ring() {
                                            .dropped = 0,
                                            .thread = ++threads_};
   rings_.push_back(ring);
-  own.entries.push_back({id_, ring});
+  own->entries.push_back({id_, ring});
   return ring.get();
 }
 

@@ -43,7 +43,6 @@ class Trace {
  private:
   struct Ring;
   struct ThreadRings;
-  static ThreadRings& rings_of_thread();
   void drain();
 
   Executor& executor_;
