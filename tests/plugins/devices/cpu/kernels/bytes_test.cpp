@@ -1,4 +1,5 @@
-// The loops of 8-bit integers at each level of the instruction set, against plain integers: every sum must be exact.
+// The loops of 8-bit integers at each level of the instruction set, against plain integers: every sum must be
+// exact.
 #include "int8/byte_product.hpp"
 #include "node_runner.hpp"
 
@@ -51,8 +52,8 @@ struct Sizes {
 };
 
 // Products by tasks, as kernels run them: A [m, k] and B [k, n], each packed before or in the task.
-void check_product(const Sizes& s, bool a_signed, bool b_signed, bool a_before, bool b_before, uint32_t threads,
-                   uint32_t seed) {
+void check_product(const Sizes& s, bool a_signed, bool b_signed, bool a_before, bool b_before,
+                   uint32_t threads, uint32_t seed) {
   const std::vector<uint8_t> a = extreme_bytes(s.m * s.k, seed), b = extreme_bytes(s.k * s.n, seed + 1);
   const ByteForm b_form{false, b_signed}, a_form = opposite_form(a_signed, b_signed);
   ByteProduct p;
@@ -62,7 +63,8 @@ void check_product(const Sizes& s, bool a_signed, bool b_signed, bool a_before, 
   p.a_row = s.k;
   p.a_form = a_form;
   p.want_a_sums = p.want_b_sums = true;
-  std::vector<uint32_t> rows(size_t(packed_byte_rows(s.m, s.k))), columns(size_t(packed_byte_columns(s.n, s.k)));
+  std::vector<uint32_t> rows(size_t(packed_byte_rows(s.m, s.k))),
+      columns(size_t(packed_byte_columns(s.n, s.k)));
   std::vector<int32_t> row_sums;
   if (a_before) {
     pack_byte_rows(a.data(), s.k, 1, s.m, s.k, a_form, rows.data());
@@ -89,20 +91,21 @@ void check_product(const Sizes& s, bool a_signed, bool b_signed, bool a_before, 
   std::vector<int32_t> y(size_t(s.m * s.n), 77);
   int wrong_sums = 0;
   for (int64_t task = 0; task < blocks.tasks(); ++task)
-    run_byte_task(p, blocks, task, lane.data(),
-                  [&](const Sums& tile, int64_t i0, int64_t j0, const int32_t* of_rows, const int32_t* of_columns) {
-                    byte_micro().to_ints(tile, {}, y.data() + i0 * s.n + j0, s.n);
-                    for (int64_t i = 0; i < tile.m; ++i) {
-                      int32_t sum = 0;
-                      for (int64_t q = 0; q < s.k; ++q) sum += a_form.value(a[size_t((i0 + i) * s.k + q)]);
-                      wrong_sums += sum != of_rows[i];
-                    }
-                    for (int64_t j = 0; j < tile.n; ++j) {
-                      int32_t sum = 0;
-                      for (int64_t q = 0; q < s.k; ++q) sum += b_form.value(b[size_t(q * s.n + j0 + j)]);
-                      wrong_sums += sum != of_columns[j];
-                    }
-                  });
+    run_byte_task(
+        p, blocks, task, lane.data(),
+        [&](const Sums& tile, int64_t i0, int64_t j0, const int32_t* of_rows, const int32_t* of_columns) {
+          byte_micro().to_ints(tile, {}, y.data() + i0 * s.n + j0, s.n);
+          for (int64_t i = 0; i < tile.m; ++i) {
+            int32_t sum = 0;
+            for (int64_t q = 0; q < s.k; ++q) sum += a_form.value(a[size_t((i0 + i) * s.k + q)]);
+            wrong_sums += sum != of_rows[i];
+          }
+          for (int64_t j = 0; j < tile.n; ++j) {
+            int32_t sum = 0;
+            for (int64_t q = 0; q < s.k; ++q) sum += b_form.value(b[size_t(q * s.n + j0 + j)]);
+            wrong_sums += sum != of_columns[j];
+          }
+        });
   EXPECT_EQ(wrong_sums, 0);
   int64_t wrong = 0;
   for (int64_t i = 0; i < s.m; ++i)
@@ -112,8 +115,8 @@ void check_product(const Sizes& s, bool a_signed, bool b_signed, bool a_before, 
         sum += a_form.value(a[size_t(i * s.k + q)]) * b_form.value(b[size_t(q * s.n + j)]);
       wrong += sum != y[size_t(i * s.n + j)];
     }
-  EXPECT_EQ(wrong, 0) << s.m << " x " << s.n << " x " << s.k << ", signed " << a_signed << b_signed << ", packed "
-                      << a_before << b_before << ", threads " << threads;
+  EXPECT_EQ(wrong, 0) << s.m << " x " << s.n << " x " << s.k << ", signed " << a_signed << b_signed
+                      << ", packed " << a_before << b_before << ", threads " << threads;
 }
 
 TEST_P(BytesTest, ProductsOfEverySizeAreExact) {
@@ -129,7 +132,8 @@ TEST_P(BytesTest, ProductsOfEverySizeAreExact) {
 TEST_P(BytesTest, ProductsOfEverySignAndManyTasksAreExact) {
   for (uint32_t way = 0; way < 16; ++way)
     for (const Sizes& s : {Sizes{17, 150, 67}, Sizes{2, 300, 130}, Sizes{100, 9, 33}, Sizes{5, 3, 2049}})
-      for (const uint32_t threads : {1u, 4u}) check_product(s, way & 1, way & 2, way & 4, way & 8, threads, 3 * way);
+      for (const uint32_t threads : {1u, 4u})
+        check_product(s, way & 1, way & 2, way & 4, way & 8, threads, 3 * way);
 }
 
 TEST_P(BytesTest, ColumnsOfATransposedMatrixArePackedAlike) {
@@ -161,16 +165,19 @@ TEST_P(BytesTest, SumsEndAsTheDefinitionSays) {
         std::vector<int32_t> sums, row_add, column_add, rows[2], columns[2];
         const auto ints = [&](int64_t count, int32_t most) {
           std::vector<int32_t> out;
-          for (int64_t i = 0; i < count; ++i) out.push_back(int32_t(random() % uint32_t(2 * most + 1)) - most);
+          for (int64_t i = 0; i < count; ++i)
+            out.push_back(int32_t(random() % uint32_t(2 * most + 1)) - most);
           return out;
         };
         sums = ints(m * (n + 2), 3000000);
         sums[0] = 2147483647;
         row_add = ints(m, 1000), column_add = ints(n, 1000);
         for (int f = 0; f < 2; ++f) rows[f] = ints(m, 300), columns[f] = ints(n, 300);
-        const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+        const float inf = std::numeric_limits<float>::infinity(),
+                    nan = std::numeric_limits<float>::quiet_NaN();
         std::vector<float> row_scale{.001f, way == 3 ? inf : .5f, way == 3 ? nan : 1e-6f}, column_scale, bias;
-        for (int64_t j = 0; j < n; ++j) column_scale.push_back(.001f * float(j % 7 + 1)), bias.push_back(float(j));
+        for (int64_t j = 0; j < n; ++j)
+          column_scale.push_back(.001f * float(j % 7 + 1)), bias.push_back(float(j));
         std::vector<uint8_t> table;
         for (int i = 0; i < 256; ++i) table.push_back(uint8_t(i * 7 + 3));
 
@@ -178,7 +185,8 @@ TEST_P(BytesTest, SumsEndAsTheDefinitionSays) {
         end.row_add = row_add.data();
         if (way > 0) end.column_add = column_add.data();
         if (way > 1)
-          for (int f = 0; f < 2; ++f) end.row_factor[f] = rows[f].data(), end.column_factor[f] = columns[f].data();
+          for (int f = 0; f < 2; ++f)
+            end.row_factor[f] = rows[f].data(), end.column_factor[f] = columns[f].data();
         ByteEnd bytes;
         bytes.scale = {row_scale.data(), way > 0 ? column_scale.data() : nullptr};
         bytes.zero = is_signed ? -100 : 200;
@@ -203,9 +211,11 @@ TEST_P(BytesTest, SumsEndAsTheDefinitionSays) {
             uint32_t sum = uint32_t(sums[size_t(i * (n + 2) + j)]) + uint32_t(row_add[size_t(i)]);
             if (way > 0) sum += uint32_t(column_add[size_t(j)]);
             if (way > 1)
-              for (int f = 0; f < 2; ++f) sum += uint32_t(rows[f][size_t(i)]) * uint32_t(columns[f][size_t(j)]);
+              for (int f = 0; f < 2; ++f)
+                sum += uint32_t(rows[f][size_t(i)]) * uint32_t(columns[f][size_t(j)]);
             EXPECT_EQ(whole[at], int32_t(sum));
-            const float scale = way > 0 ? row_scale[size_t(i)] * column_scale[size_t(j)] : row_scale[size_t(i)];
+            const float scale =
+                way > 0 ? row_scale[size_t(i)] * column_scale[size_t(j)] : row_scale[size_t(i)];
             const float x = float(int32_t(sum)) * scale;
             if (!std::isnan(x) && !std::isinf(x)) {
               EXPECT_FLOAT_EQ(floats[at], x + float(j));
@@ -221,8 +231,16 @@ TEST_P(BytesTest, SumsEndAsTheDefinitionSays) {
 
 TEST_P(BytesTest, QuantisingRoundsToEvenAndSaturates) {
   for (const bool is_signed : {false, true}) {
-    std::vector<float> x{.25f, .75f, -.25f, 1e30f, -1e30f, std::numeric_limits<float>::infinity(),
-                         -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(), 3e9f, -0.f};
+    std::vector<float> x{.25f,
+                         .75f,
+                         -.25f,
+                         1e30f,
+                         -1e30f,
+                         std::numeric_limits<float>::infinity(),
+                         -std::numeric_limits<float>::infinity(),
+                         std::numeric_limits<float>::quiet_NaN(),
+                         3e9f,
+                         -0.f};
     for (int i = -300; i < 300; ++i) x.push_back(float(i) * .25f);
     const int32_t zero = is_signed ? -3 : 130;
     std::vector<uint8_t> y(x.size());
@@ -250,17 +268,19 @@ TEST_P(BytesTest, TablesAndSums) {
       for (const bool is_signed : {false, true}) sums[is_signed] += number(x[size_t(i)], is_signed);
     }
     EXPECT_EQ(y.back(), 9);
-    for (const bool is_signed : {false, true}) EXPECT_EQ(byte_micro().sum(x.data(), n, is_signed), sums[is_signed]);
+    for (const bool is_signed : {false, true})
+      EXPECT_EQ(byte_micro().sum(x.data(), n, is_signed), sums[is_signed]);
   }
 }
 
 // Convolutions through their operators.
-struct ConvCase {
+struct ByteConvCase {
   int64_t channels, outputs, groups, height, width, kernel_h, kernel_w;
   std::vector<int64_t> strides, dilations, pads;
 };
 
-int64_t out_size(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t before, int64_t after) {
+int64_t out_size(int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t before,
+                 int64_t after) {
   return (in + before + after - (kernel - 1) * dilation - 1) / stride + 1;
 }
 
@@ -271,7 +291,7 @@ Tensor byte_tensor(uint32_t dtype, std::vector<int64_t> dims, uint32_t seed) {
   return out;
 }
 
-void check_conv(const ConvCase& c, uint32_t xt, uint32_t wt, bool channel_zeros, uint32_t seed) {
+void check_conv(const ByteConvCase& c, uint32_t xt, uint32_t wt, bool channel_zeros, uint32_t seed) {
   const int64_t batch = 2, per_group = c.channels / c.groups;
   const int64_t oh = out_size(c.height, c.kernel_h, c.strides[0], c.dilations[0], c.pads[0], c.pads[2]),
                 ow = out_size(c.width, c.kernel_w, c.strides[1], c.dilations[1], c.pads[1], c.pads[3]);
@@ -283,7 +303,9 @@ void check_conv(const ConvCase& c, uint32_t xt, uint32_t wt, bool channel_zeros,
   Tensor w_zero{wt, {c.outputs}, std::string(size_t(c.outputs), 0)};
   if (channel_zeros)
     for (int64_t o = 0; o < c.outputs; ++o) w_zero.bytes[size_t(o)] = char(ends[size_t(o) % 4]);
-  const auto at = [](const Tensor& t, int64_t i) { return number(uint8_t(t.bytes[size_t(i)]), t.dtype == BELAY_DT_INT8); };
+  const auto at = [](const Tensor& t, int64_t i) {
+    return number(uint8_t(t.bytes[size_t(i)]), t.dtype == BELAY_DT_INT8);
+  };
   std::vector<int32_t> sums;
   for (int64_t n = 0; n < batch; ++n)
     for (int64_t o = 0; o < c.outputs; ++o)
@@ -297,7 +319,8 @@ void check_conv(const ConvCase& c, uint32_t xt, uint32_t wt, bool channel_zeros,
                               column = q * c.strides[1] + b * c.dilations[1] - c.pads[1];
                 if (row < 0 || row >= c.height || column < 0 || column >= c.width) continue;
                 const int64_t channel = o / (c.outputs / c.groups) * per_group + i;
-                sum += (at(x, ((n * c.channels + channel) * c.height + row) * c.width + column) - at(x_zero, 0)) *
+                sum += (at(x, ((n * c.channels + channel) * c.height + row) * c.width + column) -
+                        at(x_zero, 0)) *
                        (at(w, ((o * per_group + i) * c.kernel_h + a) * c.kernel_w + b) - at(w_zero, o));
               }
           sums.push_back(sum);
@@ -308,21 +331,21 @@ void check_conv(const ConvCase& c, uint32_t xt, uint32_t wt, bool channel_zeros,
   node.attr("strides", c.strides).attr("dilations", c.dilations).attr("pads", c.pads).attr("group", c.groups);
   node.out(BELAY_DT_INT32);
   EXPECT_EQ(result(node), tensor<int32_t>({batch, c.outputs, oh, ow}, sums))
-      << "kernel " << c.kernel_h << " x " << c.kernel_w << ", groups " << c.groups << ", " << c.height << " x "
-      << c.width << ", strides " << text_of(c.strides);
+      << "kernel " << c.kernel_h << " x " << c.kernel_w << ", groups " << c.groups << ", " << c.height
+      << " x " << c.width << ", strides " << text_of(c.strides);
 }
 
 TEST_P(BytesTest, ConvolutionsAreExact) {
-  const ConvCase cases[] = {
-      {3, 8, 1, 9, 11, 3, 3, {2, 2}, {1, 1}, {1, 1, 1, 1}},     // first layers
-      {7, 13, 1, 5, 13, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},    // pointwise, odd sizes
-      {5, 6, 1, 9, 7, 1, 1, {2, 3}, {1, 1}, {0, 0, 0, 0}},      // with strides
-      {6, 4, 2, 8, 20, 2, 3, {1, 2}, {2, 1}, {0, 2, 1, 0}},     // groups, dilation, odd pads
-      {1, 1, 1, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},      // one of all
-      {2, 3, 1, 3, 3, 3, 3, {1, 1}, {1, 1}, {2, 2, 2, 2}},      // windows that see little
+  const ByteConvCase cases[] = {
+      {3, 8, 1, 9, 11, 3, 3, {2, 2}, {1, 1}, {1, 1, 1, 1}},   // first layers
+      {7, 13, 1, 5, 13, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},  // pointwise, odd sizes
+      {5, 6, 1, 9, 7, 1, 1, {2, 3}, {1, 1}, {0, 0, 0, 0}},    // with strides
+      {6, 4, 2, 8, 20, 2, 3, {1, 2}, {2, 1}, {0, 2, 1, 0}},   // groups, dilation, odd pads
+      {1, 1, 1, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},    // one of all
+      {2, 3, 1, 3, 3, 3, 3, {1, 1}, {1, 1}, {2, 2, 2, 2}},    // windows that see little
   };
   uint32_t seed = 1;
-  for (const ConvCase& c : cases)
+  for (const ByteConvCase& c : cases)
     for (const uint32_t xt : {BELAY_DT_UINT8, BELAY_DT_INT8})
       for (const uint32_t wt : {BELAY_DT_UINT8, BELAY_DT_INT8}) check_conv(c, xt, wt, seed % 2, seed), ++seed;
 }
@@ -335,7 +358,15 @@ TEST_P(BytesTest, DepthwiseConvolutionsAreExact) {
         for (const int64_t width : {1, 7, 14, 40}) {
           const int64_t pad = kernel / 2 * dilation, multiplier = 1 + seed % 2;
           if (width + 2 * pad < (kernel - 1) * dilation + 1) continue;
-          check_conv({3, 3 * multiplier, 3, 9, width, kernel, kernel, {stride, stride}, {dilation, dilation},
+          check_conv({3,
+                      3 * multiplier,
+                      3,
+                      9,
+                      width,
+                      kernel,
+                      kernel,
+                      {stride, stride},
+                      {dilation, dilation},
                       {pad, pad, pad, pad}},
                      seed & 1 ? BELAY_DT_UINT8 : BELAY_DT_INT8, seed & 2 ? BELAY_DT_INT8 : BELAY_DT_UINT8,
                      seed % 5 == 0, seed);

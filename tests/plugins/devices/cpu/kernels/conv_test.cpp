@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // A convolution as its definition reads: for each output, over all terms, each looked up by its index.
-struct Case {
+struct ConvCase {
   std::vector<int64_t> x, w;
   std::vector<int64_t> strides = {}, pads = {}, dilations = {};
   int64_t group = 1;
@@ -23,7 +23,7 @@ struct Case {
 struct Geometry {
   std::vector<int64_t> out, begin, stride, dilation;
 };
-Geometry geometry(const Case& c) {
+Geometry geometry(const ConvCase& c) {
   const size_t rank = c.x.size() - 2;
   Geometry g;
   for (size_t i = 0; i < rank; ++i) {
@@ -45,14 +45,7 @@ Geometry geometry(const Case& c) {
   return g;
 }
 
-std::array<int64_t, 5> unravel(int64_t at, const std::vector<int64_t>& dims) {
-  std::array<int64_t, 5> index{};
-  for (size_t d = dims.size(); d-- > 0; at /= dims[d]) index[d] = at % dims[d];
-  return index;
-}
-int64_t count_of(const std::vector<int64_t>& dims) { return Tensor{0, dims, {}}.count(); }
-
-Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor* bias) {
+Tensor expected(const ConvCase& c, const Tensor& x, const Tensor& w, const Tensor* bias) {
   const Geometry g = geometry(c);
   const std::vector<double> xs = values_of(x), ws = values_of(w),
                             bs = bias ? values_of(*bias) : std::vector<double>();
@@ -80,7 +73,7 @@ Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor* b
   return tensor_of(x.dtype, dims, ys);
 }
 
-void check(const Case& c, uint32_t dtype, double rtol, double atol) {
+void check(const ConvCase& c, uint32_t dtype, double rtol, double atol) {
   const Tensor x = tensor_of(dtype, c.x, numbers(count_of(c.x), -1, 1, 1));
   const Tensor w = tensor_of(dtype, c.w, numbers(count_of(c.w), -1, 1, 2));
   const Tensor b = tensor_of(dtype, {c.w[0]}, numbers(c.w[0], -1, 1, 3));
@@ -99,14 +92,14 @@ void check(const Case& c, uint32_t dtype, double rtol, double atol) {
   });
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<ConvCase>& conv_cases() {
+  static const std::vector<ConvCase> all = {
       {{1, 3, 9, 11}, {5, 3, 3, 3}, {}, {1, 1, 1, 1}},
       {{2, 4, 7, 7}, {9, 4, 1, 1}},
       {{2, 4, 7, 8}, {9, 4, 1, 1}, {2, 2}},
       {{1, 6, 12, 13}, {8, 3, 3, 2}, {2, 1}, {1, 0, 2, 1}, {1, 2}, 2},
       {{1, 20, 14, 14}, {70, 20, 3, 3}, {}, {1, 1, 1, 1}},  // several blocks of k, of rows and of columns
-      {{2, 20, 7, 7}, {96, 20, 3, 3}, {}, {1, 1, 1, 1}},  // fewer pixels than channels
+      {{2, 20, 7, 7}, {96, 20, 3, 3}, {}, {1, 1, 1, 1}},    // fewer pixels than channels
       {{1, 40, 7, 7}, {300, 40, 1, 1}},
       {{1, 8, 13, 9}, {96, 4, 3, 3}, {2, 2}, {1, 0, 0, 1}, {}, 2},
       {{1, 3, 37, 64}, {9, 3, 3, 3}, {2, 2}, {1, 1, 1, 1}},  // few terms: planes of the input
@@ -151,22 +144,22 @@ const std::vector<Case>& cases() {
 }
 
 TEST(ConvTest, Float32MatchesTheDefinitionInAllGeometries) {
-  for (const Case& c : cases()) check(c, BELAY_DT_FLOAT32, 1e-5, 1e-4);
+  for (const ConvCase& c : conv_cases()) check(c, BELAY_DT_FLOAT32, 1e-5, 1e-4);
 }
 TEST(ConvTest, Float64MatchesTheDefinitionInAllGeometries) {
-  for (const Case& c : cases()) check(c, BELAY_DT_FLOAT64, 1e-12, 1e-12);
+  for (const ConvCase& c : conv_cases()) check(c, BELAY_DT_FLOAT64, 1e-12, 1e-12);
 }
 TEST(ConvTest, SixteenBitFloatsAreSummedAsFloat) {
   // With sums in 16 bits the error would grow with the number of terms.
-  for (const Case& c : cases()) check(c, BELAY_DT_FLOAT16, 1e-3, 1e-3);
-  for (const Case& c : cases()) check(c, BELAY_DT_BFLOAT16, 8e-3, 8e-3);
+  for (const ConvCase& c : conv_cases()) check(c, BELAY_DT_FLOAT16, 1e-3, 1e-3);
+  for (const ConvCase& c : conv_cases()) check(c, BELAY_DT_BFLOAT16, 8e-3, 8e-3);
 }
 
 TEST(ConvTest, TilesMatchTheDefinitionInAllGeometries) {
-  // Of 4 x 4, of 2 x 2 where that fills the vectors as well; several blocks of tiles, some not whole. Where tiles
-  // would not be faster there are none.
+  // Of 4 x 4, of 2 x 2 where that fills the vectors as well; several blocks of tiles, some not whole. Where
+  // tiles would not be faster there are none.
   std::set<std::string> used, wanted_of;
-  for (const Case& c : std::vector<Case>{
+  for (const ConvCase& c : std::vector<ConvCase>{
            {{1, 24, 14, 14}, {24, 24, 3, 3}, {}, {1, 1, 1, 1}},
            {{2, 17, 9, 33}, {40, 17, 3, 3}, {}, {0, 2, 1, 0}},
            {{1, 16, 25, 38}, {21, 16, 3, 3}, {}, {1, 1, 1, 1}, {}, 1, false},
@@ -192,7 +185,8 @@ TEST(ConvTest, TilesMatchTheDefinitionInAllGeometries) {
       const Outcome outcome = node.run();
       ASSERT_TRUE(outcome.status.ok()) << outcome.status.message();
       used.insert(outcome.implementation);
-      for (const char* side : {"winograd of 2:", "winograd of 4:"}) wanted_of.insert(side + std::string(micro().name));
+      for (const char* side : {"winograd of 2:", "winograd of 4:"})
+        wanted_of.insert(side + std::string(micro().name));
       EXPECT_TRUE(close(outcome.outputs.at(0), wanted, 1e-5, 1e-4))
           << outcome.implementation << " x " << text_of(c.x) << " w " << text_of(c.w);
     });

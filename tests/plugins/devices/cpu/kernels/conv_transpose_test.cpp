@@ -7,21 +7,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Case {
+struct ConvTransposeCase {
   std::vector<int64_t> x, w;  // w: inputs, outputs / groups, spatial ...
   std::vector<int64_t> strides = {}, pads = {}, dilations = {}, extra = {}, shape = {};
   int64_t group = 1;
   const char* auto_pad = nullptr;
 };
-int64_t count_of(const std::vector<int64_t>& dims) { return Tensor{0, dims, {}}.count(); }
-std::vector<int64_t> unravel(int64_t at, const std::vector<int64_t>& dims) {
-  std::vector<int64_t> index(dims.size());
-  for (size_t d = dims.size(); d-- > 0; at /= dims[d]) index[d] = at % dims[d];
-  return index;
-}
 
 // Each output looks for the inputs and kernel positions that lead to it.
-Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor& bias) {
+Tensor expected(const ConvTransposeCase& c, const Tensor& x, const Tensor& w, const Tensor& bias) {
   const size_t rank = c.x.size() - 2;
   const auto value = [](const std::vector<int64_t>& list, size_t i, int64_t otherwise) {
     return list.empty() ? otherwise : list[i];
@@ -68,7 +62,7 @@ Tensor expected(const Case& c, const Tensor& x, const Tensor& w, const Tensor& b
 }
 
 TEST(ConvTransposeTest, MatchesTheDefinitionInAllGeometriesAndTypes) {
-  const Case cases[] = {
+  const ConvTransposeCase cases[] = {
       {{1, 3, 5, 6}, {3, 4, 3, 3}},
       {{2, 4, 7, 5}, {4, 3, 2, 2}, {2, 2}},
       {{1, 4, 7, 5}, {4, 6, 4, 4}, {2, 2}, {1, 1, 1, 1}},
@@ -87,7 +81,7 @@ TEST(ConvTransposeTest, MatchesTheDefinitionInAllGeometriesAndTypes) {
       {{0, 3, 5, 6}, {3, 4, 3, 3}},
   };
   for (const uint32_t dtype : {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16})
-    for (const Case& c : cases) {
+    for (const ConvTransposeCase& c : cases) {
       const Tensor x = tensor_of(dtype, c.x, numbers(count_of(c.x), -1, 1, 1)),
                    w = tensor_of(dtype, c.w, numbers(count_of(c.w), -1, 1, 2));
       const Tensor b = tensor_of(dtype, {c.w[1] * c.group}, numbers(c.w[1] * c.group, -1, 1, 3));

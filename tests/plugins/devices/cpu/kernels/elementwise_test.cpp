@@ -12,7 +12,6 @@ using ::testing::HasSubstr;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr uint32_t kFloatTypes[] = {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16};
 constexpr uint32_t kIntTypes[] = {BELAY_DT_INT8,  BELAY_DT_INT16,  BELAY_DT_INT32,  BELAY_DT_INT64,
                                   BELAY_DT_UINT8, BELAY_DT_UINT16, BELAY_DT_UINT32, BELAY_DT_UINT64};
 

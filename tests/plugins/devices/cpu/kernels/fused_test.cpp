@@ -81,13 +81,13 @@ void compare(const std::function<Value(Graph&)>& make, size_t claims, const std:
     }
 }
 
-struct ConvCase {
+struct FusedConvCase {
   const char* name;
   std::vector<int64_t> x, w, y;
   int64_t group;
   uint64_t precision = BELAY_PRECISION_FLOAT32;
 };
-const ConvCase kConvs[] = {
+const FusedConvCase kConvs[] = {
     {"dense", {2, 20, 9, 9}, {10, 20, 3, 3}, {2, 10, 9, 9}, 1},  // 180 terms: more than one block of k
     {"depthwise", {1, 10, 9, 9}, {10, 1, 3, 3}, {1, 10, 9, 9}, 10},
     {"groups", {1, 8, 9, 9}, {10, 4, 3, 3}, {1, 10, 9, 9}, 2},
@@ -97,7 +97,7 @@ const ConvCase kConvs[] = {
 };
 
 void check_fused_convs() {
-  for (const ConvCase& c : kConvs)
+  for (const FusedConvCase& c : kConvs)
     for (const auto& [name, end] : activations())
       for (const bool bias : {false, true})
         for (const bool residual : {false, true}) {
@@ -119,7 +119,7 @@ void check_fused_convs() {
 TEST(FusedConvTest, BiasResidualAndActivationGiveWhatSeparateNodesGive) { each_micro(check_fused_convs); }
 
 TEST(FusedConvTest, PReluWithOneSlopeOrOneForEachChannel) {
-  for (const ConvCase& c : kConvs)
+  for (const FusedConvCase& c : kConvs)
     for (const std::vector<int64_t>& slope : {std::vector<int64_t>{1}, {c.w[0], 1, 1}, {1, c.w[0], 1, 1}})
       compare(
           [&](Graph& g) {

@@ -9,10 +9,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kTypes[] = {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16,
-                               BELAY_DT_INT32,   BELAY_DT_INT64,   BELAY_DT_UINT32,  BELAY_DT_UINT64};
+constexpr uint32_t kProductTypes[] = {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16,
+                                      BELAY_DT_INT32,   BELAY_DT_INT64,   BELAY_DT_UINT32,  BELAY_DT_UINT64};
 
-double tolerance(uint32_t dtype) {
+double product_tolerance(uint32_t dtype) {
   switch (dtype) {
     case BELAY_DT_FLOAT32:
       return 1e-5;
@@ -26,7 +26,7 @@ double tolerance(uint32_t dtype) {
       return 0;
   }
 }
-bool whole(uint32_t dtype) { return tolerance(dtype) == 0; }
+bool whole(uint32_t dtype) { return product_tolerance(dtype) == 0; }
 // Small whole numbers for integers, so that sums are exact in the reference.
 Tensor operand(uint32_t dtype, const std::vector<int64_t>& dims, uint32_t seed) {
   const int64_t count = Tensor{0, dims, {}}.count();
@@ -86,10 +86,10 @@ void check_shapes_and_types() {
       {{1, 300}, {300, 130}, {1, 130}},
       {{150, 40}, {40, 3}, {150, 3}},
   };
-  for (const uint32_t dtype : kTypes)
+  for (const uint32_t dtype : kProductTypes)
     for (const Shapes& s : all) {
       const Tensor a = operand(dtype, s.a, 1), b = operand(dtype, s.b, 2);
-      const double tol = tolerance(dtype);
+      const double tol = product_tolerance(dtype);
       EXPECT_TRUE(close(result(Node("MatMul", 13).in(a).in(b)), expected_matmul(a, b, s.out), tol, tol * 10))
           << dtype_name(dtype) << " " << text_of(s.a) << " " << text_of(s.b);
     }
@@ -116,7 +116,7 @@ TEST(GemmTest, MatchesTheDefinitionWithEachCAndFactor) {
   struct Size {
     int64_t m, n, k;
   };
-  for (const uint32_t dtype : kTypes)
+  for (const uint32_t dtype : kProductTypes)
     for (const Size s : {Size{1, 10, 30}, {5, 7, 3}, {40, 70, 150}, {3, 1, 4}, {1, 1, 1}, {2, 3, 0}})
       for (int transposed = 0; transposed < 4; ++transposed)
         for (const std::vector<int64_t>& c_dims :
@@ -152,7 +152,7 @@ TEST(GemmTest, MatchesTheDefinitionWithEachCAndFactor) {
                 }
                 y.push_back(sum);
               }
-            const double tol = tolerance(dtype);
+            const double tol = product_tolerance(dtype);
             ASSERT_TRUE(close(result(node), tensor_of(dtype, {s.m, s.n}, y), tol, tol * 20))
                 << dtype_name(dtype) << " m " << s.m << " n " << s.n << " k " << s.k << " trans "
                 << transposed << " C " << text_of(c_dims) << " alpha " << factor;

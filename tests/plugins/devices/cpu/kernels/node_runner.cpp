@@ -174,6 +174,13 @@ std::vector<double> numbers(int64_t count, double low, double high, uint32_t see
   return out;
 }
 
+Tensor bytes(uint32_t dtype, const std::vector<int64_t>& dims, uint32_t seed) {
+  const double low = dtype == BELAY_DT_INT8 ? -128 : 0;
+  std::vector<double> values = numbers(count_of(dims), low, low + 255.99, seed);
+  for (double& v : values) v = std::floor(v);
+  return tensor_of(dtype, dims, values);
+}
+
 Node& Node::attr(std::string name, int64_t value) {
   attributes_.push_back([=](graph::Builder& b, uint32_t node) { b.set_int(node, name, value); });
   return *this;

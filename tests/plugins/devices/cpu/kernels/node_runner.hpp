@@ -71,11 +71,24 @@ inline Tensor floats(std::vector<int64_t> dims, const std::vector<float>& values
 inline Tensor ints(std::vector<int64_t> dims, const std::vector<int64_t>& values) {
   return tensor<int64_t>(std::move(dims), values);
 }
+inline int64_t count_of(const std::vector<int64_t>& dims) { return Tensor{0, dims, {}}.count(); }
+// The index of element `at` in row-major order.
+inline std::vector<int64_t> unravel(int64_t at, const std::vector<int64_t>& dims) {
+  std::vector<int64_t> index(dims.size());
+  for (size_t d = dims.size(); d-- > 0; at /= dims[d]) index[d] = at % dims[d];
+  return index;
+}
+inline constexpr uint32_t kFloatTypes[] = {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16,
+                                           BELAY_DT_BFLOAT16};
+inline constexpr uint32_t kByteTypes[] = {BELAY_DT_UINT8, BELAY_DT_INT8};
+
 // Values of any type, as doubles; and a tensor of `dtype` from doubles.
 std::vector<double> values_of(const Tensor& tensor);
 Tensor tensor_of(uint32_t dtype, std::vector<int64_t> dims, const std::vector<double>& values);
 // `count` numbers in [low, high), always the same for one seed.
 std::vector<double> numbers(int64_t count, double low, double high, uint32_t seed = 1);
+// Every value of an 8-bit type is as likely as every other.
+Tensor bytes(uint32_t dtype, const std::vector<int64_t>& dims, uint32_t seed);
 
 struct Outcome {
   Status status;

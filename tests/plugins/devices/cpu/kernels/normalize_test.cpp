@@ -9,14 +9,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kFloatTypes[] = {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_BFLOAT16};
 double tolerance(uint32_t dtype) {
   return dtype == BELAY_DT_FLOAT64   ? 1e-11
          : dtype == BELAY_DT_FLOAT32 ? 2e-6
          : dtype == BELAY_DT_FLOAT16 ? 1e-3
                                      : 8e-3;
 }
-int64_t count_of(const std::vector<int64_t>& dims) { return Tensor{0, dims, {}}.count(); }
 
 // softmax etc. over [outer][n][inner] of x.
 std::vector<double> soft(const std::string& op, const std::vector<double>& x, int64_t outer, int64_t n,

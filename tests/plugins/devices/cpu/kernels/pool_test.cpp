@@ -10,21 +10,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Case {
+struct PoolCase {
   std::vector<int64_t> x, kernel, strides = {}, pads = {}, dilations = {};
   int64_t ceil_mode = 0;
 };
-int64_t count_of(const std::vector<int64_t>& dims) { return Tensor{0, dims, {}}.count(); }
-std::vector<int64_t> unravel(int64_t at, const std::vector<int64_t>& dims) {
-  std::vector<int64_t> index(dims.size());
-  for (size_t d = dims.size(); d-- > 0; at /= dims[d]) index[d] = at % dims[d];
-  return index;
-}
 int64_t at_or(const std::vector<int64_t>& list, size_t i, int64_t otherwise) {
   return list.empty() ? otherwise : list[i];
 }
 
-std::vector<int64_t> out_dims(const Case& c) {
+std::vector<int64_t> out_dims(const PoolCase& c) {
   std::vector<int64_t> out{c.x[0], c.x[1]};
   for (size_t i = 0; i < c.kernel.size(); ++i) {
     const double stride = double(at_or(c.strides, i, 1)), before = double(at_or(c.pads, i, 0));
@@ -39,7 +33,7 @@ std::vector<int64_t> out_dims(const Case& c) {
 
 // All places that a window sees: (flat place in the input or nothing for padding); what is beyond the padding
 // is no place.
-std::vector<std::optional<int64_t>> places(const Case& c, const std::vector<int64_t>& o) {
+std::vector<std::optional<int64_t>> places(const PoolCase& c, const std::vector<int64_t>& o) {
   std::vector<std::optional<int64_t>> out;
   const size_t rank = c.kernel.size();
   for (int64_t k = 0; k < count_of(c.kernel); ++k) {
@@ -59,8 +53,8 @@ std::vector<std::optional<int64_t>> places(const Case& c, const std::vector<int6
   return out;
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<PoolCase>& pool_cases() {
+  static const std::vector<PoolCase> all = {
       {{1, 2, 6, 7}, {2, 2}, {2, 2}},
       {{2, 3, 9, 33}, {3, 3}, {1, 1}, {1, 1, 1, 1}},
       {{1, 2, 9, 35}, {3, 3}, {2, 2}, {1, 1, 1, 1}},
@@ -77,7 +71,7 @@ const std::vector<Case>& cases() {
   };
   return all;
 }
-Node pool(const char* op, uint32_t version, const Case& c, const Tensor& x) {
+Node pool(const char* op, uint32_t version, const PoolCase& c, const Tensor& x) {
   Node node(op, version);
   node.in(x).attr("kernel_shape", c.kernel).attr("ceil_mode", c.ceil_mode);
   if (!c.strides.empty()) node.attr("strides", c.strides);
@@ -89,7 +83,7 @@ Node pool(const char* op, uint32_t version, const Case& c, const Tensor& x) {
 void check_max_pool() {
   for (const uint32_t dtype :
        {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16, BELAY_DT_INT8, BELAY_DT_UINT8})
-    for (const Case& c : cases())
+    for (const PoolCase& c : pool_cases())
       for (const int64_t order : {0, 1}) {
         const Tensor x = tensor_of(dtype, c.x, numbers(count_of(c.x), dtype == BELAY_DT_UINT8 ? 0 : -99, 99));
         const std::vector<double> values = values_of(x);
@@ -146,7 +140,7 @@ TEST(MaxPoolTest, NotANumberWinsWhereverItStands) {
 
 TEST(AveragePoolTest, PaddingCountsOnlyWhenAskedFor) {
   for (const uint32_t dtype : {BELAY_DT_FLOAT32, BELAY_DT_FLOAT64, BELAY_DT_FLOAT16})
-    for (const Case& c : cases())
+    for (const PoolCase& c : pool_cases())
       for (const int64_t count_pads : {0, 1}) {
         const Tensor x = tensor_of(dtype, c.x, numbers(count_of(c.x), -9, 9));
         const std::vector<double> values = values_of(x);
@@ -169,7 +163,7 @@ TEST(AveragePoolTest, PaddingCountsOnlyWhenAskedFor) {
 }
 
 TEST(LpPoolTest, MatchesTheDefinitionForEachPower) {
-  for (const Case& c : cases())
+  for (const PoolCase& c : pool_cases())
     for (const int64_t p : {1, 2, 3}) {
       const Tensor x = tensor_of(BELAY_DT_FLOAT32, c.x, numbers(count_of(c.x), -2, 2));
       const std::vector<double> values = values_of(x);

@@ -1,5 +1,5 @@
-// Operators on bytes beyond those of ONNX: com.microsoft's QGemm, MatMulIntegerToFloat, QLinearAdd, QLinearMul and
-// pools, and the engine's ByteTable.
+// Operators on bytes beyond those of ONNX: com.microsoft's QGemm, MatMulIntegerToFloat, QLinearAdd,
+// QLinearMul and pools, and the engine's ByteTable.
 #include "node_runner.hpp"
 
 #include <gmock/gmock.h>
@@ -11,14 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kBytes[] = {BELAY_DT_UINT8, BELAY_DT_INT8};
-
 double low_of(uint32_t dtype) { return dtype == BELAY_DT_INT8 ? -128 : 0; }
-Tensor bytes(uint32_t dtype, const std::vector<int64_t>& dims, uint32_t seed) {
-  std::vector<double> values = numbers(Tensor{0, dims, {}}.count(), low_of(dtype), low_of(dtype) + 255.99, seed);
-  for (double& v : values) v = std::floor(v);
-  return tensor_of(dtype, dims, values);
-}
 Tensor one(uint32_t dtype, double value) { return tensor_of(dtype, {}, {value}); }
 Tensor scale(float value) { return floats({}, {value}); }
 double quantised(double x, double step, double zero, uint32_t dtype) {
@@ -37,22 +30,31 @@ TEST(MatMulIntegerTest, NoTermsAreZero) {
 
 TEST(QGemmTest, ScalesBiasAndTransposedOperands) {
   const int64_t m = 5, n = 9, k = 7;
-  for (const uint32_t at : kBytes)
-    for (const uint32_t bt : kBytes)
+  for (const uint32_t at : kByteTypes)
+    for (const uint32_t bt : kByteTypes)
       for (const int trans_a : {0, 1})
         for (const int trans_b : {0, 1})
           for (const bool columns : {false, true})
             for (const bool quantise : {false, true}) {
-              const Tensor a = bytes(at, trans_a ? std::vector<int64_t>{k, m} : std::vector<int64_t>{m, k}, 1),
-                           b = bytes(bt, trans_b ? std::vector<int64_t>{n, k} : std::vector<int64_t>{k, n}, 2);
+              const Tensor a = bytes(at, trans_a ? std::vector<int64_t>{k, m} : std::vector<int64_t>{m, k},
+                                     1),
+                           b = bytes(bt, trans_b ? std::vector<int64_t>{n, k} : std::vector<int64_t>{k, n},
+                                     2);
               std::vector<double> zeros, scales;
-              for (int64_t j = 0; j < n; ++j) zeros.push_back(double(j)), scales.push_back(.125 * double(j + 1));
+              for (int64_t j = 0; j < n; ++j)
+                zeros.push_back(double(j)), scales.push_back(.125 * double(j + 1));
               const Tensor b_zero = columns ? tensor_of(bt, {n}, zeros) : one(bt, 4);
               const Tensor b_scale = columns ? tensor_of(BELAY_DT_FLOAT32, {n}, scales) : scale(.5f);
               std::vector<int32_t> c;
               for (int64_t j = 0; j < n; ++j) c.push_back(int32_t(1000 - 300 * j));
               Node node("QGemm", 1, "com.microsoft");
-              node.in(a).in(scale(.25f)).in(one(at, 3)).in(b).in(b_scale).in(b_zero).in(tensor<int32_t>({n}, c));
+              node.in(a)
+                  .in(scale(.25f))
+                  .in(one(at, 3))
+                  .in(b)
+                  .in(b_scale)
+                  .in(b_zero)
+                  .in(tensor<int32_t>({n}, c));
               if (quantise) node.in(scale(64)).in(one(at, 11));
               node.attr("transA", trans_a).attr("transB", trans_b).attr("alpha", 2.0f);
               node.out(quantise ? at : uint32_t(BELAY_DT_FLOAT32));
@@ -73,7 +75,7 @@ TEST(QGemmTest, ScalesBiasAndTransposedOperands) {
 }
 
 TEST(MatMulIntegerToFloatTest, ScalesZeroPointsAndBias) {
-  for (const uint32_t bt : kBytes)
+  for (const uint32_t bt : kByteTypes)
     for (const bool batched : {false, true}) {
       const Tensor a = bytes(BELAY_DT_UINT8, {2, 3, 8}, 1),
                    b = bytes(bt, batched ? std::vector<int64_t>{2, 8, 5} : std::vector<int64_t>{8, 5}, 2);
@@ -87,7 +89,8 @@ TEST(MatMulIntegerToFloatTest, ScalesZeroPointsAndBias) {
           for (int64_t j = 0; j < 5; ++j) {
             double sum = 0;
             for (int64_t p = 0; p < 8; ++p)
-              sum += (av[size_t((s * 3 + i) * 8 + p)] - 100) * bv[size_t(((batched ? s : 0) * 8 + p) * 5 + j)];
+              sum +=
+                  (av[size_t((s * 3 + i) * 8 + p)] - 100) * bv[size_t(((batched ? s : 0) * 8 + p) * 5 + j)];
             y.push_back(sum * .5 * std::exp2(double(j)) + double(j + 1));
           }
       EXPECT_EQ(result(node), tensor_of(BELAY_DT_FLOAT32, {2, 3, 5}, y));
@@ -95,7 +98,7 @@ TEST(MatMulIntegerToFloatTest, ScalesZeroPointsAndBias) {
 }
 
 TEST(QLinearBinaryTest, OperandsBroadcast) {
-  for (const uint32_t dtype : kBytes)
+  for (const uint32_t dtype : kByteTypes)
     for (const bool add : {true, false}) {
       const Tensor a = bytes(dtype, {2, 3, 70}, 1), b = bytes(dtype, {3, 1}, 2);
       Node node(add ? "QLinearAdd" : "QLinearMul", 1, "com.microsoft");
@@ -112,7 +115,7 @@ TEST(QLinearBinaryTest, OperandsBroadcast) {
 }
 
 TEST(QLinearPoolTest, MeansOfWindows) {
-  for (const uint32_t dtype : kBytes)
+  for (const uint32_t dtype : kByteTypes)
     for (const int64_t count_pads : {0, 1}) {
       const Tensor x = bytes(dtype, {1, 2, 5, 300}, 1);
       Node node("QLinearAveragePool", 1, "com.microsoft");
@@ -135,21 +138,30 @@ TEST(QLinearPoolTest, MeansOfWindows) {
 }
 
 TEST(QLinearPoolTest, MeansOfAllPixelsWhereverTheChannelsStand) {
-  for (const uint32_t dtype : kBytes)
+  for (const uint32_t dtype : kByteTypes)
     for (const int64_t last : {0, 1}) {
-      const std::vector<int64_t> dims = last ? std::vector<int64_t>{2, 4, 8, 3} : std::vector<int64_t>{2, 3, 4, 8};
+      const std::vector<int64_t> dims =
+          last ? std::vector<int64_t>{2, 4, 8, 3} : std::vector<int64_t>{2, 3, 4, 8};
       const Tensor x = bytes(dtype, dims, 1);
       Node node("QLinearGlobalAveragePool", 1, "com.microsoft");
-      node.in(x).in(scale(.5f)).in(one(dtype, 7)).in(scale(.25f)).in(one(dtype, 1)).out(dtype).attr("channels_last", last);
+      node.in(x)
+          .in(scale(.5f))
+          .in(one(dtype, 7))
+          .in(scale(.25f))
+          .in(one(dtype, 1))
+          .out(dtype)
+          .attr("channels_last", last);
       const std::vector<double> v = values_of(x);
       std::vector<double> y;
       for (int64_t n = 0; n < 2; ++n)
         for (int64_t c = 0; c < 3; ++c) {
           double sum = 0;
-          for (int64_t i = 0; i < 32; ++i) sum += (v[size_t(last ? (n * 32 + i) * 3 + c : (n * 3 + c) * 32 + i)] - 7) * .5;
+          for (int64_t i = 0; i < 32; ++i)
+            sum += (v[size_t(last ? (n * 32 + i) * 3 + c : (n * 3 + c) * 32 + i)] - 7) * .5;
           y.push_back(quantised(sum / 32, .25, 1, dtype));
         }
-      const std::vector<int64_t> out = last ? std::vector<int64_t>{2, 1, 1, 3} : std::vector<int64_t>{2, 3, 1, 1};
+      const std::vector<int64_t> out =
+          last ? std::vector<int64_t>{2, 1, 1, 3} : std::vector<int64_t>{2, 3, 1, 1};
       EXPECT_EQ(result(node), tensor_of(dtype, out, y));
     }
 }
@@ -160,19 +172,35 @@ TEST(ByteTableTest, EntriesAreFoundByTheBitsOfAByte) {
   const Tensor x = bytes(BELAY_DT_INT8, {3, 50}, 1);
   std::vector<double> y;
   for (const double v : values_of(x)) y.push_back(table[size_t(uint8_t(int8_t(v)))]);
-  EXPECT_EQ(result(Node("ByteTable", 1, "belay").in(x).in(tensor_of(BELAY_DT_INT8, {256}, table)).out(BELAY_DT_INT8)),
-            tensor_of(BELAY_DT_INT8, {3, 50}, y));
+  EXPECT_EQ(
+      result(
+          Node("ByteTable", 1, "belay").in(x).in(tensor_of(BELAY_DT_INT8, {256}, table)).out(BELAY_DT_INT8)),
+      tensor_of(BELAY_DT_INT8, {3, 50}, y));
 }
 
 TEST(QuantizedOperatorsTest, FailuresNameWhatIsWrong) {
   const Tensor x = bytes(BELAY_DT_UINT8, {2, 3}, 1), zero = one(BELAY_DT_UINT8, 0);
-  EXPECT_THAT(failure(Node("ByteTable", 1, "belay").in(x).in(bytes(BELAY_DT_UINT8, {255}, 1)).out(BELAY_DT_UINT8)),
-              HasSubstr("the table has 255 entries, want 256"));
+  EXPECT_THAT(
+      failure(Node("ByteTable", 1, "belay").in(x).in(bytes(BELAY_DT_UINT8, {255}, 1)).out(BELAY_DT_UINT8)),
+      HasSubstr("the table has 255 entries, want 256"));
   EXPECT_THAT(failure(Node("QLinearAdd", 1, "com.microsoft")
-                          .in(x).in(floats({2}, {1, 2})).in(zero).in(x).in(scale(1)).in(zero).in(scale(1)).in(zero)),
+                          .in(x)
+                          .in(floats({2}, {1, 2}))
+                          .in(zero)
+                          .in(x)
+                          .in(scale(1))
+                          .in(zero)
+                          .in(scale(1))
+                          .in(zero)),
               HasSubstr("input 1 has the shape [2], want one value"));
   EXPECT_THAT(failure(Node("QGemm", 1, "com.microsoft")
-                          .in(x).in(scale(1)).in(zero).in(x).in(scale(1)).in(zero).out(BELAY_DT_FLOAT32)),
+                          .in(x)
+                          .in(scale(1))
+                          .in(zero)
+                          .in(x)
+                          .in(scale(1))
+                          .in(zero)
+                          .out(BELAY_DT_FLOAT32)),
               HasSubstr("there are 3 columns on the left and 2 rows on the right"));
 }
 

@@ -11,16 +11,9 @@ namespace {
 using ::testing::HasSubstr;
 
 bool is_signed(uint32_t dtype) { return dtype == BELAY_DT_INT8; }
-Tensor bytes(uint32_t dtype, const std::vector<int64_t>& dims, uint32_t seed) {
-  std::vector<double> values = numbers(Tensor{0, dims, {}}.count(), is_signed(dtype) ? -128 : 0,
-                                       is_signed(dtype) ? 127.99 : 255.99, seed);
-  for (double& v : values) v = std::floor(v);
-  return tensor_of(dtype, dims, values);
-}
 double saturate(double x, uint32_t dtype) {
   return std::fmin(std::fmax(x, is_signed(dtype) ? -128 : 0), is_signed(dtype) ? 127 : 255);
 }
-constexpr uint32_t kBytes[] = {BELAY_DT_UINT8, BELAY_DT_INT8};
 
 // Sums of a 2-D convolution with pads of 1 on all sides and one group per `group`.
 std::vector<double> conv_sums(const Tensor& x, double x_zero, const Tensor& w,
@@ -49,8 +42,8 @@ std::vector<double> conv_sums(const Tensor& x, double x_zero, const Tensor& w,
 
 TEST(ConvIntegerTest, ZeroPointsAreTakenOffAndPaddingIsZeroAfterThat) {
   const std::vector<int64_t> pads(4, 1);
-  for (const uint32_t xt : kBytes)
-    for (const uint32_t wt : kBytes)
+  for (const uint32_t xt : kByteTypes)
+    for (const uint32_t wt : kByteTypes)
       for (const int64_t group : {1, 2})
         for (const int64_t zeros : {0, 1, 6}) {  // none, one, one for each output channel
           const Tensor x = bytes(xt, {2, 4, 9, 8}, 1), w = bytes(wt, {6, 4 / group, 3, 3}, 2);
@@ -69,8 +62,8 @@ TEST(ConvIntegerTest, ZeroPointsAreTakenOffAndPaddingIsZeroAfterThat) {
 
 TEST(QLinearConvTest, SumsAreScaledRoundedAndSaturated) {
   const std::vector<int64_t> pads(4, 1);
-  for (const uint32_t xt : kBytes)
-    for (const uint32_t wt : kBytes)
+  for (const uint32_t xt : kByteTypes)
+    for (const uint32_t wt : kByteTypes)
       for (const bool channels : {false, true}) {
         const Tensor x = bytes(xt, {1, 4, 9, 8}, 1), w = bytes(wt, {6, 4, 3, 3}, 2);
         const Tensor w_zero = channels ? tensor_of(wt, {6}, {1, 2, 3, 4, 5, 6}) : tensor_of(wt, {}, {2});
@@ -125,8 +118,8 @@ std::vector<double> ramp(int64_t n) {
 }
 
 TEST(MatMulIntegerTest, ZeroPointsOfRowsAndColumns) {
-  for (const uint32_t at : kBytes)
-    for (const uint32_t bt : kBytes)
+  for (const uint32_t at : kByteTypes)
+    for (const uint32_t bt : kByteTypes)
       for (const Product& p : kProducts)
         for (const bool lines : {false, true}) {
           const Tensor a = bytes(at, p.a, 1), b = bytes(bt, p.b, 2);
@@ -142,8 +135,8 @@ TEST(MatMulIntegerTest, ZeroPointsOfRowsAndColumns) {
 }
 
 TEST(QLinearMatMulTest, SumsAreScaledRoundedAndSaturated) {
-  for (const uint32_t at : kBytes)
-    for (const uint32_t bt : kBytes)
+  for (const uint32_t at : kByteTypes)
+    for (const uint32_t bt : kByteTypes)
       for (const Product& p : kProducts) {
         const Tensor a = bytes(at, p.a, 1), b = bytes(bt, p.b, 2);
         Node node("QLinearMatMul", 10);

@@ -12,13 +12,13 @@ using ::testing::HasSubstr;
 
 // The definition, for two dims: the place in the input for an output place, then a sum over all places of the
 // input with the weight that their distance has.
-struct Case {
+struct ResizeCase {
   int64_t h, w;
   double scale_h, scale_w;
   std::string mode, coordinates, nearest = "round_prefer_floor";
   bool by_sizes = false, exclude = false;
 };
-double source(const Case& c, double x, double in, double out, double scale) {
+double source(const ResizeCase& c, double x, double in, double out, double scale) {
   if (scale == 1) return x;
   if (c.coordinates == "half_pixel") return (x + 0.5) / scale - 0.5;
   if (c.coordinates == "pytorch_half_pixel") return out == 1 ? 0 : (x + 0.5) / scale - 0.5;
@@ -26,7 +26,7 @@ double source(const Case& c, double x, double in, double out, double scale) {
   if (c.coordinates == "asymmetric") return x / scale;
   return (x + 0.5) / scale;  // tf_half_pixel_for_nn
 }
-std::map<int64_t, double> weights(const Case& c, double at, int64_t in) {
+std::map<int64_t, double> weights(const ResizeCase& c, double at, int64_t in) {
   std::map<int64_t, double> out;
   const auto inside = [&](double place) { return int64_t(std::fmin(std::fmax(place, 0), double(in - 1))); };
   if (c.mode == "nearest") {
@@ -66,7 +66,7 @@ TEST(ResizeTest, EachModeAndCoordinateTransformMatchesTheDefinition) {
             for (const bool exclude : {false, true}) {
               if (std::string(mode) != "nearest" && std::string(nearest) != "floor") continue;
               if (std::string(mode) != "cubic" && exclude) continue;
-              Case c{5, 8, scale_h, scale_w, mode, coordinates, nearest, by_sizes, exclude};
+              ResizeCase c{5, 8, scale_h, scale_w, mode, coordinates, nearest, by_sizes, exclude};
               const int64_t oh = int64_t(std::floor(5 * scale_h)), ow = int64_t(std::floor(8 * scale_w));
               if (by_sizes) c.scale_h = double(oh) / 5, c.scale_w = double(ow) / 8;
               const Tensor x = tensor_of(BELAY_DT_FLOAT32, {2, 3, 5, 8}, numbers(240, -1, 1));

@@ -14,7 +14,7 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // One case of the three operators, and their equations written out for one sequence, one direction, one unit
 // at a time.
-struct Case {
+struct RnnCase {
   std::string op;
   int64_t steps = 4, batch = 3, input = 5, hidden = 6;
   std::string direction = "forward";
@@ -29,7 +29,7 @@ struct Case {
 struct Data {
   Tensor x, w, r, b, lens, h, c, p;
 };
-Data make(const Case& k, uint32_t dtype) {
+Data make(const RnnCase& k, uint32_t dtype) {
   const auto random = [&](std::vector<int64_t> dims, uint32_t seed) {
     const int64_t count = Tensor{0, dims, {}}.count();
     return tensor_of(dtype, std::move(dims), numbers(count, -1, 1, seed));
@@ -53,7 +53,7 @@ Data make(const Case& k, uint32_t dtype) {
 struct Result {
   Numbers y, h, c;
 };
-Result expected(const Case& k, const Data& d) {
+Result expected(const RnnCase& k, const Data& d) {
   const int64_t H = k.hidden, I = k.input, G = k.gates() * H, D = k.directions();
   const Numbers x = values_of(d.x), w = values_of(d.w), r = values_of(d.r), b = values_of(d.b),
                 lens = values_of(d.lens), h0 = values_of(d.h), c0 = values_of(d.c), p = values_of(d.p);
@@ -122,7 +122,7 @@ Result expected(const Case& k, const Data& d) {
   return out;
 }
 
-void check(const Case& k, uint32_t dtype, double tol) {
+void check(const RnnCase& k, uint32_t dtype, double tol) {
   const Data d = make(k, dtype);
   Node node(k.op, 14);
   node.in(d.x).in(d.w).in(d.r);
@@ -157,7 +157,7 @@ TEST(RecurrentTest, EachOperatorMatchesItsEquations) {
     for (const char* direction : {"forward", "reverse", "bidirectional"})
       for (const int64_t layout : {0, 1})
         for (const bool extras : {false, true}) {
-          Case k;
+          RnnCase k;
           k.op = op, k.direction = direction, k.layout = layout;
           k.bias = !extras || layout == 0, k.lens = extras, k.initial = extras, k.peepholes = extras;
           check(k, BELAY_DT_FLOAT32, 2e-6);
@@ -167,18 +167,18 @@ TEST(RecurrentTest, EachOperatorMatchesItsEquations) {
 }
 
 TEST(RecurrentTest, OptionsChangeTheEquations) {
-  Case gru;
+  RnnCase gru;
   gru.op = "GRU", gru.before_reset = true, gru.lens = true, gru.direction = "bidirectional";
   check(gru, BELAY_DT_FLOAT32, 2e-6);
   gru.clip = 0.3;
   check(gru, BELAY_DT_FLOAT32, 2e-6);
-  Case lstm;
+  RnnCase lstm;
   lstm.op = "LSTM", lstm.clip = 0.5, lstm.input_forget = true, lstm.peepholes = true;
   check(lstm, BELAY_DT_FLOAT32, 2e-6);
-  Case large;  // several panels of columns, one row
+  RnnCase large;  // several panels of columns, one row
   large.op = "LSTM", large.batch = 1, large.hidden = 70, large.input = 130, large.steps = 2;
   check(large, BELAY_DT_FLOAT32, 5e-6);
-  Case none;
+  RnnCase none;
   none.op = "LSTM", none.steps = 0, none.initial = true;
   check(none, BELAY_DT_FLOAT32, 0);
 }
