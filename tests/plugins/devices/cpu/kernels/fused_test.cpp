@@ -1,5 +1,7 @@
 #include "graph_runner.hpp"
 
+#include <belay/abi/plugin.h>
+
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -59,6 +61,10 @@ std::vector<std::pair<std::string, End>> activations() {
     const Value erf = g.node("Erf", {g.node("Mul", {x, scalar(g, 0.70710678f)}, dims)}, dims);
     return g.node("Mul", {half, g.node("Add", {scalar(g, 1), erf}, dims)}, dims);
   });
+#if BELAY_SANITIZER != BELAY_SANITIZER_NONE  // it looks at memory, which is the same for all: some will do
+  for (size_t i = out.size(); i-- > 0;)
+    if (i % 4 != 0) out.erase(out.begin() + ptrdiff_t(i));
+#endif
   return out;
 }
 
