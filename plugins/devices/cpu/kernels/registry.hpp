@@ -24,7 +24,7 @@ using PrepareFn = Status (*)(OpContext&);
 struct OpDef {
   std::string_view op;
   PrepareFn prepare;
-  TypeMask types[6] = {};                  // by input; the last that is not 0 stands for all that follow
+  TypeMask types[7] = {};                  // by input; the last that is not 0 stands for all that follow
   uint8_t min_inputs = 1, max_inputs = 1;  // 255: any number
   uint8_t max_outputs = 1;
   InPlace in_place = InPlace::kNone;

@@ -318,6 +318,39 @@ Status grid_sample(Infer& at) {
   return {};
 }
 
+// Y, the joined keys, the joined values, the scores; inputs Q, K, V, mask, past keys, past values.
+Status attention(Infer& at) {
+  if (!at.node().domain.empty()) return {};  // others have operators of this name
+  const auto dim = [&](size_t input, int64_t d) {
+    return at.has(input) && at.ranked(input) && d < at.rank(input) ? at.dims(input)[size_t(d)] : kUnknown;
+  };
+  const auto divide = [](int64_t a, int64_t b) { return a < 0 || b <= 0 ? kUnknown : a / b; };
+  const int64_t rank = at.ranked(0) ? at.rank(0) : at.ranked(1) ? at.rank(1) : 0;
+  if (rank == 0) {
+    for (size_t i = 0; i < 4; ++i) at.set_unranked(i, at.dtype(i == 1 || i == 2 ? i : 0));
+    return {};
+  }
+  if (rank != 3 && rank != 4) return at.fail("Q has rank " + std::to_string(rank) + ", want 3 or 4");
+  const bool rows = rank == 3;
+  const int64_t q_heads = rows ? at.node().int_or("q_num_heads", 0) : dim(0, 1);
+  const int64_t kv_heads = rows ? at.node().int_or("kv_num_heads", 0) : dim(1, 1);
+  if (rows && (q_heads < 1 || kv_heads < 1))
+    return at.fail("'q_num_heads' is " + std::to_string(q_heads) + " and 'kv_num_heads' " + std::to_string(kv_heads) +
+                   ", want 1 or more where Q has rank 3");
+  const int64_t size = rows ? divide(dim(1, 2), kv_heads) : dim(1, 3);
+  const int64_t v_size = rows ? divide(dim(2, 2), kv_heads) : dim(2, 3);
+  const int64_t batch = dim(0, 0), queries = dim(0, rows ? 1 : 2);
+  const int64_t keys = at.has(4) ? dim_add(dim(4, 2), dim(1, rows ? 1 : 2)) : dim(1, rows ? 1 : 2);
+  if (rows)
+    at.set(0, at.dtype(0), {batch, queries, dim_mul(q_heads, v_size)});
+  else
+    at.set(0, at.dtype(0), {batch, q_heads, queries, v_size});
+  at.set(1, at.dtype(1), {batch, kv_heads, keys, size});
+  at.set(2, at.dtype(2), {batch, kv_heads, keys, v_size});
+  at.set(3, at.dtype(0), {batch, q_heads, queries, keys});
+  return {};
+}
+
 constexpr RuleEntry kNnRules[] = {
     {"Conv", conv},
     {"ConvInteger", conv},
@@ -334,6 +367,7 @@ constexpr RuleEntry kNnRules[] = {
     {"MaxUnpool", max_unpool},
     {"BatchNormalization", batch_norm},
     {"LayerNormalization", layer_norm},
+    {"Attention", attention},
     {"RNN", recurrent},
     {"GRU", recurrent},
     {"LSTM", recurrent},

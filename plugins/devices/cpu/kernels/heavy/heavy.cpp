@@ -15,6 +15,7 @@ void add_heavy(Registry& registry) {
   add_rnn(registry);
   add_resize(registry);
   add_fused_products(registry);
+  add_attention(registry);
 }
 
 }  // namespace belay::cpu

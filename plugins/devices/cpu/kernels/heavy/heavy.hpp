@@ -21,5 +21,6 @@ void add_conv_transpose(Registry&);
 void add_rnn(Registry&);
 void add_resize(Registry&);
 void add_fused_products(Registry&);
+void add_attention(Registry&);
 
 }  // namespace belay::cpu

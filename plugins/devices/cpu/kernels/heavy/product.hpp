@@ -189,7 +189,7 @@ void pack_rows(const void* a, int64_t m0, int64_t mc, int64_t k0, int64_t kc, T*
   for (int64_t i0 = 0; i0 < mc; i0 += rows, to += rows * kc) {
     const int64_t height = std::min(rows, mc - i0);
     if (height < rows) std::memset(to, 0, size_t(rows * kc) * sizeof(T));
-    if constexpr (std::is_same_v<In, float>) {
+    if constexpr (std::is_same_v<In, float> && std::is_same_v<T, float>) {
       if (view.col == 1) {
         simd().transpose32(reinterpret_cast<const uint32_t*>(view.data + (m0 + i0) * view.row + k0), view.row,
                            reinterpret_cast<uint32_t*>(to), rows, height, kc);
@@ -206,7 +206,7 @@ template <class In, class T>
 void pack_block(const void* b, int64_t k0, int64_t kc, int64_t n0, int64_t nc, T* to, int64_t step) {
   const MatrixView<In>& view = *static_cast<const MatrixView<In>*>(b);
   const int64_t padded = round_up(nc, tile_kernel<T>().lanes);
-  if constexpr (std::is_same_v<In, float>) {
+  if constexpr (std::is_same_v<In, float> && std::is_same_v<T, float>) {
     if (view.col == 1) {
       for (int64_t p = 0; p < kc; ++p)
         std::memcpy(to + p * step, view.data + (k0 + p) * view.row + n0, size_t(nc) * sizeof(float));

@@ -1,5 +1,7 @@
 // Softmax, LogSoftmax and Hardmax along an axis. Definitions before 13 flatten the dims from `axis` on into
 // one; where such a node comes as it is, its version tells.
+#include "softmax.hpp"
+
 #include "../registry.hpp"
 #include "../simd/simd.hpp"
 #include "heavy.hpp"
@@ -153,6 +155,9 @@ Status prepare_softmax(OpContext& context) {
 }
 
 }  // namespace
+
+void softmax_row(float* row, int64_t n) { soft_row(Kind::kSoftmax, row, row, n); }
+void softmax_row(double* row, int64_t n) { SoftmaxKernel<double>{Kind::kSoftmax, 1, n, 1}.one(row, row); }
 
 void add_softmax(Registry& registry) {
   const auto def = [](std::string_view op, PrepareFn prepare) {

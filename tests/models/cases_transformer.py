@@ -1,0 +1,182 @@
+"""Attention, RotaryEmbedding and the normalisations of opsets 18 to 24. python3-onnx 1.12 knows none of them, so its
+checker is left out; expected outputs are the standard's definitions written out in double precision."""
+import numpy as np
+
+from cases_networks import f32, normal
+from onnx_build import BF16, BOOL, DTYPES, ELEM_TYPES, F16, F32, F64, I32, I64, Bf16, Case, Graph
+
+
+def elem_type(value):
+    return BF16 if isinstance(value, Bf16) else ELEM_TYPES[value.dtype]
+
+
+def wide(value):
+    return np.asarray(value.values() if isinstance(value, Bf16) else value, np.float64)
+
+
+def like(value, result):
+    """`result` rounded once to the element type of `value`."""
+    return Bf16(result) if isinstance(value, Bf16) else result.astype(value.dtype)
+
+
+class Nodes:
+    """One model of many nodes: each with graph inputs of its own and each output a graph output."""
+
+    def __init__(self, name):
+        self.graph, self.values, self.expected = Graph(name), [], []
+
+    def add(self, op, inputs, outputs, known=True, **attributes):
+        """`inputs`: arrays, None where there is none; `outputs`: arrays, None where it is not wanted."""
+        g, i, names = self.graph, len(self.graph.nodes), []
+        for k, value in enumerate(inputs):
+            names.append("" if value is None else f"{op}_{i}_in_{k}")
+            if value is not None:
+                g.input(names[-1], elem_type(value), list(value.shape) if known else [None] * len(value.shape))
+                self.values.append(value)
+        outs = ["" if value is None else f"{op}_{i}_out_{k}" for k, value in enumerate(outputs)]
+        g.op(op, *names, out=outs, **attributes)
+        for name, value in zip(outs, outputs):
+            if value is not None:
+                g.output(name, elem_type(value), list(value.shape) if known else [None] * len(value.shape))
+                self.expected.append(value)
+
+    def case(self, opset, **how):
+        return Case(self.graph.model(opset, ir=10), (self.values, self.expected), check=False, **how)
+
+
+def attention_reference(q, k, v, mask=None, past_key=None, past_value=None, nonpad=None, is_causal=0, q_num_heads=0,
+                        kv_num_heads=0, scale=None, softcap=0, qk_matmul_output_mode=0, softmax_precision=1):
+    """Y, the joined keys, the joined values, the scores at the stage that is asked for; query by query"""
+    rows = len(q.shape) == 3
+
+    def split(x, heads):
+        x = wide(x)
+        return x.reshape(x.shape[0], x.shape[1], heads, -1).transpose(0, 2, 1, 3) if rows else x
+
+    qs, ks, vs = split(q, q_num_heads), split(k, kv_num_heads), split(v, kv_num_heads)
+    past = 0
+    if past_key is not None:
+        past = past_key.shape[2]
+        ks, vs = np.concatenate([wide(past_key), ks], 2), np.concatenate([wide(past_value), vs], 2)
+    batch, heads, queries, size = qs.shape
+    keys = ks.shape[2]
+    scale = 1 / np.sqrt(size) if scale is None else scale
+    y, told = np.zeros((batch, heads, queries, vs.shape[3])), np.zeros((batch, heads, queries, keys))
+    for b in range(batch):
+        for h in range(heads):
+            shared = h // (heads // ks.shape[1])
+            for i in range(queries):
+                stages = [scale * (ks[b, shared] @ qs[b, h, i])]
+                stages.append(softcap * np.tanh(stages[0] / softcap) if softcap else stages[0])
+                bias = np.zeros(keys)
+                if mask is not None:
+                    at = np.broadcast_to(mask if isinstance(mask, np.ndarray) else mask.values(),
+                                         (batch, heads, queries, mask.shape[-1]))[b, h, i]
+                    bias[len(at):] = -np.inf
+                    bias[:len(at)] = np.where(at, 0, -np.inf) if at.dtype == bool else at
+                for j in range(keys):
+                    offset = nonpad[b] - queries if nonpad is not None and past_key is None else past
+                    if is_causal and j > i + offset or nonpad is not None and j >= nonpad[b]:
+                        bias[j] = -np.inf
+                stages.append(stages[1] + bias)
+                if np.all(bias == -np.inf):
+                    stages.append(np.zeros(keys))
+                else:
+                    e = np.exp(stages[2] - stages[2].max())
+                    stages.append(e / e.sum())
+                y[b, h, i] = stages[3] @ vs[b, shared]
+                told[b, h, i] = stages[qk_matmul_output_mode]
+    if rows:
+        y = y.transpose(0, 2, 1, 3).reshape(batch, queries, -1)
+    return [like(q, y), like(k, ks), like(v, vs), like(q, told)]
+
+
+def add_attention(nodes, inputs, wanted=(1, 1, 1, 1), known=True, **attributes):
+    outputs = [o if w else None for o, w in zip(attention_reference(*inputs, **attributes), wanted)]
+    while outputs[-1] is None:
+        outputs.pop()
+    nodes.add("Attention", inputs, outputs, known=known, **attributes)
+
+
+def attention_heads(rng):
+    """Attention 23: Q of rank 3 and 4, shared heads, cross attention, V of another size, scale, cap; sizes that fill no
+    vector and more queries than a block has"""
+    n = Nodes("attention_heads")
+    make = lambda *shape: f32(normal(rng, *shape))
+    add_attention(n, [make(2, 3, 5, 8), make(2, 3, 5, 8), make(2, 3, 5, 8)], (1, 0, 0, 0))
+    add_attention(n, [make(2, 6, 7, 5), make(2, 2, 9, 5), make(2, 2, 9, 3)], scale=0.3)
+    add_attention(n, [make(1, 4, 6, 8), make(1, 1, 6, 8), make(1, 1, 6, 8)], (1, 0, 0, 1), softcap=2.0)
+    add_attention(n, [make(2, 5, 24), make(2, 5, 24), make(2, 5, 24)], (1, 1, 1, 0), q_num_heads=3, kv_num_heads=3)
+    add_attention(n, [make(2, 5, 48), make(2, 7, 16), make(2, 7, 6)], q_num_heads=6, kv_num_heads=2)
+    add_attention(n, [make(1, 150, 2 * 17), make(1, 133, 2 * 17), make(1, 133, 2 * 40)], (1, 0, 0, 0), q_num_heads=2,
+                  kv_num_heads=2)
+    add_attention(n, [make(1, 2, 70, 16), make(1, 2, 70, 16), make(1, 2, 70, 16)], (1, 0, 0, 0), is_causal=1)
+    add_attention(n, [make(2, 4, 1, 16), make(2, 2, 300, 16), make(2, 2, 300, 16)], (1, 0, 0, 0))
+    return n.case(23, rtol=2e-5, atol=2e-6)
+
+
+def attention_masks(rng):
+    """Attention 23: masks of bool and float that broadcast from rank 2, 3 and 4, causal masks, rows with nothing to
+    look at, the scores at each stage"""
+    n = Nodes("attention_masks")
+    make = lambda *shape: f32(normal(rng, *shape))
+    qkv = lambda: [make(2, 4, 5, 8), make(2, 2, 6, 8), make(2, 2, 6, 7)]
+    flags = lambda *shape: rng.randint(0, 3, shape) > 0
+    holes = lambda *shape: f32(np.where(flags(*shape), normal(rng, *shape), -np.inf))
+    none = flags(5, 6)
+    none[2] = False
+    add_attention(n, [*qkv(), none])
+    add_attention(n, [*qkv(), flags(2, 1, 5, 6)], qk_matmul_output_mode=3)
+    add_attention(n, [*qkv(), make(4, 5, 6)], qk_matmul_output_mode=2, softcap=1.5)
+    add_attention(n, [*qkv(), holes(2, 4, 1, 6)], qk_matmul_output_mode=1, softcap=0.7)
+    add_attention(n, [*qkv(), holes(1, 6)], qk_matmul_output_mode=0, softcap=0.7, scale=2.0)
+    add_attention(n, qkv(), is_causal=1, qk_matmul_output_mode=2)
+    add_attention(n, [*qkv(), holes(5, 6)], is_causal=1, qk_matmul_output_mode=3)
+    add_attention(n, [*qkv(), flags(2, 4, 5, 6)], (1, 0, 0, 0), is_causal=1, softcap=3.0)
+    return n.case(23, rtol=2e-5, atol=2e-6)
+
+
+def attention_past(rng):
+    """Attention 23 and 24: keys and values of earlier steps, wanted as outputs or not; one query for heads that share
+    keys; 24: how many keys count, shorter masks"""
+    n = Nodes("attention_past")
+    make = lambda *shape: f32(normal(rng, *shape))
+    past = [make(2, 2, 5, 8), make(2, 2, 5, 6)]
+    qkv = lambda q: [make(2, 6, q, 8), make(2, 2, q, 8), make(2, 2, q, 6)]
+    add_attention(n, [*qkv(3), None, *past])
+    add_attention(n, [*qkv(3), None, *past], (1, 0, 0, 0), is_causal=1)
+    add_attention(n, [*qkv(1), make(1, 6), *past], (1, 1, 0, 0), is_causal=1)
+    add_attention(n, [*qkv(4), rng.randint(0, 2, (2, 1, 4, 9)) > 0, *past], (1, 0, 1, 1), qk_matmul_output_mode=3)
+    add_attention(n, [make(2, 3, 48), make(2, 3, 16), make(2, 3, 12), None, *past], q_num_heads=6, kv_num_heads=2,
+                  is_causal=1, qk_matmul_output_mode=2)
+    add_attention(n, [make(1, 2, 3, 4), make(1, 2, 3, 4), make(1, 2, 3, 4), None, make(1, 2, 0, 4), make(1, 2, 0, 4)])
+    lengths = np.int64([4, 7])
+    cache = [make(2, 2, 9, 8), make(2, 2, 9, 6)]
+    add_attention(n, [make(2, 6, 3, 8), *cache, None, None, None, lengths], (1, 0, 0, 1), qk_matmul_output_mode=3)
+    add_attention(n, [make(2, 6, 3, 8), *cache, None, None, None, lengths], (1, 0, 0, 0), is_causal=1)
+    add_attention(n, [make(2, 6, 1, 8), *cache, make(1, 7), None, None, lengths], (1, 0, 0, 1), is_causal=1,
+                  qk_matmul_output_mode=2)
+    add_attention(n, [make(2, 6, 3, 8), *cache, rng.randint(0, 2, (3, 5)) > 0], (1, 0, 0, 0))
+    return n.case(24, rtol=2e-5, atol=2e-6)
+
+
+def attention_types(rng):
+    """Attention 23 in float16, bfloat16, float64 and mixed; empty batches, queries and keys; dims that are not known"""
+    n = Nodes("attention_types")
+    make = lambda to, *shape: to(rng.randint(-8, 9, shape) / 8)
+    for to in np.float16, Bf16, np.float64:
+        add_attention(n, [make(to, 2, 4, 5, 8), make(to, 2, 2, 6, 8), make(to, 2, 2, 6, 7), make(to, 5, 6)],
+                      qk_matmul_output_mode=3)
+        add_attention(n, [make(to, 1, 1, 16), make(to, 1, 1, 8), make(to, 1, 1, 8), None, make(to, 1, 1, 4, 8),
+                          make(to, 1, 1, 4, 8)], q_num_heads=2, kv_num_heads=1)
+    add_attention(n, [make(np.float32, 1, 2, 3, 4), make(np.float32, 1, 2, 3, 4), make(np.float16, 1, 2, 3, 4)])
+    add_attention(n, [make(np.float32, 1, 2, 3, 4), make(np.float32, 1, 2, 3, 4), make(np.float64, 1, 2, 3, 4)])
+    add_attention(n, [make(np.float32, 1, 2, 3, 4), make(np.float32, 1, 2, 3, 4), make(np.float32, 1, 2, 3, 4),
+                      make(np.float32, 3, 3)], known=False, is_causal=1)
+    for shape in (0, 2, 3, 4), (2, 2, 0, 4):
+        add_attention(n, [make(np.float32, *shape)] * 3, (1, 0, 0, 0))
+    add_attention(n, [make(np.float32, 1, 2, 3, 4), make(np.float32, 1, 2, 0, 4), make(np.float32, 1, 2, 0, 5)])
+    return n.case(23, rtol=4e-3, atol=4e-3)
+
+
+CASES = [attention_heads, attention_masks, attention_past, attention_types]
