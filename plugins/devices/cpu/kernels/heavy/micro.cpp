@@ -1,20 +1,14 @@
 #include "micro.hpp"
 
+#include "../simd/isa.hpp"
+
 #include <atomic>
 
 namespace belay::cpu {
 namespace {
 
 const Micro& best() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return kMicroAvx512;
-  if (avx2) return kMicroAvx2;
-#endif
-  return kMicroSse2;
+  return isa() >= Isa::kAvx512 ? kMicroAvx512 : isa() == Isa::kAvx2 ? kMicroAvx2 : kMicroSse2;
 }
 
 std::atomic<const Micro*> chosen{nullptr};

@@ -1,22 +1,26 @@
 #include "bytes.hpp"
 
+#include "../simd/isa.hpp"
+
 #include <atomic>
 
 namespace belay::cpu {
 namespace {
 
 const ByteMicro& best() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return !__builtin_cpu_supports("avx512vnni")   ? kBytesAvx512
-           : __builtin_cpu_supports("avx512vbmi") ? kBytesVbmi
-                                                   : kBytesVnni;
-  if (avx2) return kBytesAvx2;
-#endif
-  return kBytesSse2;
+  switch (isa()) {
+    case Isa::kSse2:
+      return kBytesSse2;
+    case Isa::kAvx2:
+      return kBytesAvx2;
+    case Isa::kAvx512:
+      return kBytesAvx512;
+    case Isa::kVnni:
+      return kBytesVnni;
+    case Isa::kVbmi:
+      break;
+  }
+  return kBytesVbmi;
 }
 
 std::atomic<const ByteMicro*> chosen{nullptr};
