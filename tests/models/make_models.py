@@ -18,11 +18,12 @@ import cases_control
 import cases_networks
 import cases_quantized
 import cases_storage
+import cases_text
 import cases_transformer
 import cases_values
 from onnx_build import write_file
 
-MODULES = [cases_networks, cases_quantized, cases_control, cases_values, cases_storage,
+MODULES = [cases_networks, cases_quantized, cases_control, cases_values, cases_storage, cases_text,
            cases_transformer]
 
 

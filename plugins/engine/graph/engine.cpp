@@ -148,6 +148,9 @@ Status Engine::load(const belay_load_req& req, belay_created* out) {
   BELAY_ASSIGN(plan::Target target, target_for(req.device, req.options));
   BELAY_ASSIGN(ir::Model imported, ir::import_image(req.image, {req.sources, req.source_count}));
   auto model = std::make_unique<ir::Model>(std::move(imported));
+  if (target.options.open_shapes)
+    for (const ir::ValueId input : model->graphs[0].inputs)
+      if (ir::Type& type = model->values[input].type; type.is_tensor()) type = ir::Type::unranked(type.dtype);
   const uint64_t read = now();
   report.import_ns = read - begin;
 

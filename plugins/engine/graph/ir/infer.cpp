@@ -261,7 +261,7 @@ bool is_random(const Node& node) {
 bool writes_shape(const Node& node) {
   return node.domain.empty() &&
          (node.op == "NonZero" || node.op == "NonMaxSuppression" || node.op == "Unique" ||
-          node.op == "Compress" || node.op == "StringNormalizer");
+          node.op == "Compress");
 }
 
 }  // namespace belay::ir

@@ -208,6 +208,34 @@ Status tf_idf(Infer& at) {
   return {};
 }
 
+Status string_normalizer(Infer& at) {
+  if (!at.ranked(0)) return at.set_unranked(0, BELAY_DT_STRING), Status();
+  at.set(0, BELAY_DT_STRING, at.rank(0) == 2 ? Dims{1, kUnknown} : Dims{kUnknown});
+  return {};
+}
+
+Status string_concat(Infer& at) {
+  if (!at.ranked(0) || !at.ranked(1)) return at.set_unranked(0, BELAY_DT_STRING), Status();
+  Dims dims = at.dims(0);
+  BELAY_TRY(at.broadcast(dims, at.dims(1)));
+  at.set(0, BELAY_DT_STRING, std::move(dims));
+  return {};
+}
+
+Status string_split(Infer& at) {
+  at.set(1, Type{BELAY_TYPE_TENSOR, BELAY_DT_INT64, at.ranked(0), at.dims(0), nullptr});
+  if (!at.ranked(0)) return at.set_unranked(0, BELAY_DT_STRING), Status();
+  Dims dims = at.dims(0);
+  dims.push_back(kUnknown);
+  at.set(0, BELAY_DT_STRING, std::move(dims));
+  return {};
+}
+
+Status string_index(Infer& at) {
+  at.set(0, Type{BELAY_TYPE_TENSOR, BELAY_DT_INT64, at.ranked(0), at.dims(0), nullptr});
+  return {};
+}
+
 Status window(Infer& at) {
   int64_t count = kUnknown;
   if (const auto value = at.known_ints(0); value && value->size() == 1) count = (*value)[0];
@@ -293,6 +321,10 @@ constexpr RuleEntry kSelectionRules[] = {
     {"NonMaxSuppression", non_max_suppression},
     {"Multinomial", multinomial},
     {"TfIdfVectorizer", tf_idf},
+    {"StringNormalizer", string_normalizer},
+    {"StringConcat", string_concat},
+    {"StringSplit", string_split},
+    {"StringIndex", string_index},
     {"HannWindow", window},
     {"HammingWindow", window},
     {"BlackmanWindow", window},

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
 #include <unordered_map>
 
 namespace belay::passes {
@@ -179,9 +181,10 @@ class Lifter {
 
   // A new node before the one at hand; gives its output.
   ir::ValueId before(const char* op, uint32_t version, const std::string& name,
-                     std::vector<ir::ValueId> inputs) {
+                     std::vector<ir::ValueId> inputs, std::optional<int64_t> axis = {}) {
     ir::Node& node = model_.add_node(graph_, op, version, name);
     node.inputs = std::move(inputs);
+    if (axis) node.set_int("axis", *axis);
     const ir::NodeId id = node.id;
     const ir::ValueId out = model_.add_value(graph_, name + "." + op);
     model_.nodes[id].outputs = {out};
@@ -262,6 +265,8 @@ class Lifter {
       node.erase("output_sequence");
     } else if (op == "Gemm" && v < 7) {
       node.erase("broadcast");
+    } else if (op == "TfIdfVectorizer") {
+      lift_tf_idf(node);
     } else if (op == "Scan" && v < 9) {
       return false;  // another operator in all but name; the engine runs both
     } else if (op == "Tile" && v < 6) {
@@ -296,7 +301,14 @@ class Lifter {
     const ir::Type &x = env_.type(node.input(0)), &slope = env_.type(node.input(1));
     if (!slope.ranked) return false;
     if (slope.dims.size() != 1 || slope.dims[0] == 1) return true;
-    if (!x.ranked) return false;
+    if (!x.ranked) {  // a 1 for each dim of x behind the channel's
+      const ir::ValueId rank = before("Shape", 15, node.name, {before("Shape", 15, node.name, {node.inputs[0]})});
+      const ir::ValueId behind = before("Max", 13, node.name, {before("Sub", 14, node.name, {rank, ints({2})}), ints({0})});
+      const ir::ValueId ones = before("Expand", 13, node.name, {ints({1}), behind});
+      const ir::ValueId dims = before("Concat", 13, node.name, {ints({-1}), ones}, 0);
+      node.inputs[1] = before("Reshape", 14, node.name, {node.inputs[1], dims});
+      return true;
+    }
     if (x.dims.size() <= 2) return true;  // the channel axis is the last
     std::vector<int64_t> axes;
     for (size_t i = 2; i < x.dims.size(); ++i) axes.push_back(int64_t(i) - 1);
@@ -430,6 +442,31 @@ class Lifter {
     old_sampling(node, scales);
     node.inputs = {node.inputs[0], BELAY_NONE, scales};
     return true;
+  }
+
+  // Words become their places in the pool: the operator itself counts numbers.
+  void lift_tf_idf(ir::Node& node) {
+    const ir::Attribute* pool = node.find("pool_strings");
+    if (!pool) return;
+    ir::Attribute keys;
+    keys.name = "keys";
+    keys.kind = BELAY_ATTR_STRINGS;
+    std::map<std::string_view, int64_t> places;
+    std::vector<int64_t> numbers;
+    for (const std::string& word : pool->strings) {
+      const auto [at, fresh] = places.emplace(word, int64_t(places.size()));
+      if (fresh) keys.strings.push_back(word);
+      numbers.push_back(at->second);
+    }
+    ir::Node& index = model_.add_node(graph_, "StringIndex", 1, node.name);
+    index.domain = "belay";
+    index.inputs = {node.input(0)};
+    index.outputs = {model_.add_value(graph_, node.name + ".StringIndex")};
+    index.attributes.push_back(std::move(keys));
+    append(index);
+    node.inputs[0] = index.outputs[0];
+    node.erase("pool_strings");
+    node.set_ints("pool_int64s", std::move(numbers));
   }
 
   bool lift_upsample(ir::Node& node) {

@@ -51,7 +51,8 @@ bool moves_strings(const ir::Env& env, const ir::Node& node) {
       "Identity",        "Reshape",      "Flatten",      "Squeeze",        "Unsqueeze", "Transpose",
       "Concat",          "Split",        "Slice",        "Gather",         "Expand",    "GatherElements",
       "GatherND",        "Tile",         "Where",        "ScatterND",      "Compress",  "Scatter",
-      "ReverseSequence", "DepthToSpace", "SpaceToDepth", "ScatterElements"};
+      "ReverseSequence", "DepthToSpace", "SpaceToDepth", "ScatterElements", "Pad",
+      "OneHot",          "Trilu"};
   return node.domain.empty() && ops.contains(node.op);
 }
 

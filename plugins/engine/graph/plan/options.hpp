@@ -19,6 +19,7 @@ struct Options {
   bool wait_for_context = false;  // else RESOURCE_EXHAUSTED where all are taken
   bool fallback = true;           // nodes that no provider of the device claims go to the host
   bool copy_weights = false;
+  bool open_shapes = false;  // what the model declares of its inputs' shapes does not bind
   uint64_t fold_limit = 1 << 20;  // bytes that a folded constant may grow beyond its inputs
   uint64_t memory_limit = 0;      // bytes of one plan's arena; 0: the device's memory
   std::set<std::string, std::less<>> disabled_passes;
@@ -39,6 +40,7 @@ struct Options {
     out.wait_for_context = table["contexts_full"].as_string("error") == "wait";
     out.fallback = table["fallback"].as_string("cpu") != "error";
     out.copy_weights = table["weights"].as_string("borrow") == "copy";
+    out.open_shapes = table["input_shapes"].as_string("declared") == "open";
     out.fold_limit = number("fold_limit", out.fold_limit);
     out.memory_limit = number("memory_limit", out.memory_limit);
     const Value passes = table["disable_passes"];

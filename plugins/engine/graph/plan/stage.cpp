@@ -29,6 +29,16 @@ bool is_engine_op(const ir::Node& node) {
   return node.domain.empty() && ops.contains(node.op);
 }
 
+bool is_text_op(const ir::Env& env, const ir::Node& node) {
+  if (node.domain == "belay") return node.op == "StringIndex";
+  if (!node.domain.empty()) return false;
+  if (node.op == "StringNormalizer" || node.op == "StringConcat" || node.op == "StringSplit") return true;
+  const auto text = [&](size_t i) { return env.type(node.input(i)).dtype == BELAY_DT_STRING; };
+  if (node.op == "Cast") return text(0) || node.int_or("to", 0) == BELAY_DT_STRING;
+  if (node.op == "CastLike" || node.op == "Equal") return text(0) || text(1);
+  return node.op == "Unique" && text(0);
+}
+
 std::vector<ir::ValueId> reads_of(const ir::Model& model, const ir::Node& node) {
   std::vector<ir::ValueId> out;
   for (const ir::ValueId value : node.inputs)
@@ -92,7 +102,7 @@ class Sorter {
 
   Status take(const ir::Node& node) {
     if (node.is("If")) return take_if(node);
-    const bool engine = is_engine_op(node);
+    const bool engine = is_engine_op(node) || is_text_op(env, node);
     for (const ir::ValueId value : engine ? reads_of(model_, node) : node.inputs)
       if (!ready(value)) {
         rest.push_back(&node);
@@ -299,7 +309,7 @@ Status Planner::check() const {
   for (ir::GraphId graph = 0; graph < model_.graphs.size(); ++graph) {
     std::vector<const ir::Node*> own;
     for (const ir::Node* node : nodes)
-      if (node->graph == graph) own.push_back(node);
+      if (node->graph == graph && !is_text_op(env, *node)) own.push_back(node);
     for (const auto* providers : {&target_.providers, &target_.host_providers}) {
       const bool host = providers == &target_.host_providers;
       if (own.empty() || (host && !target_.options.fallback)) break;

@@ -108,6 +108,9 @@ class Planner {
 
 // What the engine runs itself: control flow, sequences and optionals.
 bool is_engine_op(const ir::Node& node);
+// Whether the node reads or makes text, so that the engine runs it: Cast, CastLike, Equal and Unique are that only
+// for some types, which `env` knows once the inputs are there.
+bool is_text_op(const ir::Env& env, const ir::Node& node);
 // What a node reads: inputs, and what its subgraphs capture.
 std::vector<ir::ValueId> reads_of(const ir::Model& model, const ir::Node& node);
 

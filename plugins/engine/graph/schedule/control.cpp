@@ -201,6 +201,7 @@ Status run_scan(const ir::Node& node, Session& session, Frame& frame, std::vecto
           BELAY_ASSIGN(Value whole, make_tensor(session.pool(), value.dtype, std::move(dims)));
           std::memset(whole.host, 0, whole.bytes);
           if (value.bytes) std::memcpy(whole.host, value.host, value.bytes);
+          if (value.dtype == BELAY_DT_STRING) whole.keeper = std::make_shared<const Value>(value);
           value = std::move(whole);
         }
         by_output[i].push_back(std::move(value));

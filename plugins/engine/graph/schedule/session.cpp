@@ -159,6 +159,7 @@ Status Session::to_device(Value& value) {
 }
 
 Status Session::run_engine_op(const ir::Node& node, Frame& frame, std::vector<Value>& outputs) {
+  if (auto status = run_text_op(node, *this, frame, outputs)) return std::move(*status);
   if (auto status = run_sequence_op(node, *this, frame, outputs)) return std::move(*status);
   if (auto status = run_control_op(node, *this, frame, outputs)) return std::move(*status);
   return {Code::kUnimplemented, "Nothing runs " + node.label() + "."};

@@ -91,7 +91,7 @@ class Session {
   // Brings a tensor to where the host, or the device, sees it.
   Status to_host(Value& value);
   Status to_device(Value& value);
-  // Runs a node that is the engine's own (control flow, sequences, optionals).
+  // Runs a node that is the engine's own (control flow, sequences, optionals, text).
   Status run_engine_op(const ir::Node& node, Frame& frame, std::vector<Value>& outputs);
   // The stages of a run, each once, in the order they were first met.
   void forget_stages() { stages_.clear(); }
@@ -116,6 +116,8 @@ class Session {
 void append_type(std::string& key, const Value& value);
 
 // The operators of run_engine_op, by family; each gives nothing for an operator that is not its own.
+std::optional<Status> run_text_op(const ir::Node& node, Session& session, Frame& frame,
+                                  std::vector<Value>& outputs);
 std::optional<Status> run_sequence_op(const ir::Node& node, Session& session, Frame& frame,
                                       std::vector<Value>& outputs);
 std::optional<Status> run_control_op(const ir::Node& node, Session& session, Frame& frame,
