@@ -4,9 +4,9 @@
 #include "hal/runtime.h"
 
 #include <belay/abi/model_format.h>
+#include <belay/graph/outputs.hpp>
 #include <belay/graph/verify.hpp>
 #include <belay/kinds.hpp>
-#include <chrono>
 
 #include <chrono>
 #include <cstring>
@@ -165,6 +165,11 @@ Result<ReadModel> read_model(Runtime& runtime, const ModelRequest& request) {
   };
   if (Status good = graph::verify(read.span()); !good.ok()) return doing(std::move(good));
   if (Status good = check_sources(read); !good.ok()) return doing(std::move(good));
+  if (!request.extra_outputs.empty()) {
+    if (Status good = graph::add_outputs(read.image, request.extra_outputs); !good.ok())
+      return std::move(good).while_doing("adding outputs to '" + read.name + "'");
+    read.image_bytes = read.image.size() * sizeof(uint64_t);
+  }
   return read;
 }
 

@@ -25,6 +25,7 @@ struct ModelRequest {
   std::string folder = {};  // of the side files of a model in memory
   std::string format = {};  // empty: found by contents
   std::string device = {};  // empty: the default
+  std::vector<std::string> extra_outputs = {};
 };
 
 // The frozen graph of a file, verified, and the files it refers to.

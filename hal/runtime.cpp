@@ -225,6 +225,13 @@ Status Runtime::print(const ModelRequest& request, belay_sink text) {
   return read.files->check_damage();
 }
 
+Status Runtime::freeze(const ModelRequest& request, belay_sink image) {
+  BELAY_ASSIGN(ReadModel read, read_model(*this, request));
+  BELAY_TRY(read.files->check_damage());
+  image.write(image.user, read.image.data(), read.image_bytes);
+  return {};
+}
+
 Status Runtime::explain(std::string_view kind, belay_sink text) {
   std::string all = host_->services().explain(kind);
   if (all.empty()) return {Code::kNotFound, "No component of kind '" + std::string(kind) + "' is loaded."};

@@ -44,6 +44,7 @@ class Runtime {
   Result<Model*> load(const ModelRequest& request) { return Model::load(*this, request); }
   // Reads and verifies a model without loading it; writes its graph as text.
   Status print(const ModelRequest& request, belay_sink text);
+  Status freeze(const ModelRequest& request, belay_sink image);
   Status explain(std::string_view kind, belay_sink text);
   using Check = std::function<void(std::string_view name, uint64_t outcome, std::string_view text)>;
   void doctor(const Check& each);

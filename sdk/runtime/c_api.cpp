@@ -94,7 +94,7 @@ Status check(const belay_model_req* req, const char* call) {
 
 hal::ModelRequest request_of(const belay_model_req& req) {
   return {to_string(req.path), req.bytes, to_string(req.folder), to_string(req.format),
-          to_string(req.device)};
+          to_string(req.device), strings(req.extra_outputs, req.extra_output_count)};
 }
 
 }  // namespace belay::c_api

@@ -91,6 +91,14 @@ belay_status belay_model_print(belay_runtime* handle, const belay_model_req* req
   });
 }
 
+belay_status belay_model_freeze(belay_runtime* handle, const belay_model_req* req, belay_sink image) {
+  return guarded("belay_model_freeze", [&]() -> Status {
+    BELAY_TRY(check(handle, "belay_model_freeze"));
+    BELAY_TRY(check(req, "belay_model_freeze"));
+    return as_runtime(handle)->freeze(request_of(*req), image);
+  });
+}
+
 // ---- contexts
 // --------------------------------------------------------------------------------------------------------
 

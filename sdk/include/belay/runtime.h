@@ -102,6 +102,10 @@ typedef struct belay_model_req {
   belay_str folder;     /* where side files of a model in memory lie; may be empty */
   belay_str format;     /* "onnx"; empty: found by contents */
   belay_str device;     /* "cpu:0"; empty: the runtime's default */
+  const belay_str* extra_outputs; /* names of values of the main graph that each run gives as well, behind the graph's own
+                                   * outputs; what makes them is run as written, so that what was fused with it is not.
+                                   * NOT_FOUND: there is no such value. */
+  uint64_t extra_output_count;
 } belay_model_req;
 
 /* Errors: NOT_FOUND, DATA_LOSS (damaged), INVALID_ARGUMENT, UNIMPLEMENTED; each names file and object. */
@@ -115,6 +119,8 @@ BELAY_API belay_status belay_model_stats(belay_model*, belay_executable_stats* i
 BELAY_API belay_status belay_model_describe(belay_model*, belay_sink json);
 /* Reads a model and writes its frozen graph as text, without running or claiming anything. */
 BELAY_API belay_status belay_model_print(belay_runtime*, const belay_model_req*, belay_sink text);
+/* The same as the image itself (graph.h, read by belay/graph/view.hpp): verified, in one call of the sink. */
+BELAY_API belay_status belay_model_freeze(belay_runtime*, const belay_model_req*, belay_sink image);
 
 /* The slots of belay_context_vt, see engine.h. Errors of create: RESOURCE_EXHAUSTED (as many are alive as [engine]
  * max_contexts says, or no memory). */

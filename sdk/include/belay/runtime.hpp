@@ -557,6 +557,7 @@ struct ModelOptions {
   std::string format = {};  // "onnx"; empty: found by contents
   std::string device = {};  // "cpu:0"; empty: the runtime's default
   std::string folder = {};  // of the side files of a model in memory
+  std::vector<std::string> extra_outputs = {};  // values of the main graph that are given as well
 };
 
 class Runtime {
@@ -616,23 +617,25 @@ class Runtime {
   Result<Device> default_device() const { return device(belay_runtime_default_device(raw_)); }
 
   Result<Model> load(std::string_view path, const ModelOptions& options = {}) const {
-    belay_model_req req = request(options);
+    const std::vector<belay_str> extra = views(options.extra_outputs);
+    belay_model_req req = request(options, extra);
     req.path = to_str(path);
     return load(req);
   }
   // `bytes` are borrowed until the model is gone.
   Result<Model> load_from_memory(const void* bytes, uint64_t count, const ModelOptions& options = {}) const {
-    belay_model_req req = request(options);
+    const std::vector<belay_str> extra = views(options.extra_outputs);
+    belay_model_req req = request(options, extra);
     req.bytes = {bytes, count};
     return load(req);
   }
   // A model's graph as text, without loading it.
   Result<std::string> print(std::string_view path, const ModelOptions& options = {}) const {
-    belay_model_req req = request(options);
-    req.path = to_str(path);
-    StringSink text;
-    BELAY_TRY(take(belay_model_print(raw_, &req, text.sink())));
-    return std::move(text).str();
+    return written(belay_model_print, path, options);
+  }
+  // The frozen graph of a model, verified: belay/graph/view.hpp reads it.
+  Result<std::string> freeze(std::string_view path, const ModelOptions& options = {}) const {
+    return written(belay_model_freeze, path, options);
   }
 
  private:
@@ -641,11 +644,22 @@ class Runtime {
     for (const std::string& text : texts) all.push_back(to_str(text));
     return all;
   }
-  static belay_model_req request(const ModelOptions& options) {
+  // What a function writes about a model that is not loaded.
+  Result<std::string> written(belay_status (*write)(belay_runtime*, const belay_model_req*, belay_sink),
+                              std::string_view path, const ModelOptions& options) const {
+    const std::vector<belay_str> extra = views(options.extra_outputs);
+    belay_model_req req = request(options, extra);
+    req.path = to_str(path);
+    StringSink text;
+    BELAY_TRY(take(write(raw_, &req, text.sink())));
+    return std::move(text).str();
+  }
+  static belay_model_req request(const ModelOptions& options, const std::vector<belay_str>& extra) {
     belay_model_req req{};
     req.hdr.struct_size = sizeof req;
     req.format = to_str(options.format), req.device = to_str(options.device),
     req.folder = to_str(options.folder);
+    req.extra_outputs = extra.data(), req.extra_output_count = extra.size();
     return req;
   }
   Result<Model> load(const belay_model_req& req) const {

@@ -210,6 +210,10 @@ belay_status belay_model_print(belay_runtime*, const belay_model_req*, belay_sin
   return BELAY_OK;
 }
 
+belay_status belay_model_freeze(belay_runtime*, const belay_model_req*, belay_sink) {
+  return make(BELAY_UNIMPLEMENTED, "The fake has no graph.");
+}
+
 belay_status belay_context_create(belay_model* model, belay_context** out) {
   *out = new belay_context{.model = model, .values = {}};
   return BELAY_OK;
