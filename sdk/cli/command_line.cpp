@@ -66,6 +66,7 @@ class CommandLine {
                 kExitCodes);
     add_run();
     add_bench();
+    add_compare();
     add_inspect();
     add_devices();
     add_plugins();
@@ -324,6 +325,77 @@ class CommandLine {
     });
   }
 
+  void add_compare() {
+    App* app =
+        verb(&app_, "compare", "Run a model in two ways and compare what they give",
+             "  belay compare default reference.toml --model model.onnx --random\n"
+             "  belay compare default --set-b engine.winograd=false --model model.onnx --random --bisect\n"
+             "  belay compare --peer onnxruntime --peer-lib libonnxruntime.so.1 --model model.onnx --random");
+    app->add_option("a", compare_.a, "A configuration, a TOML file; 'default' is the embedded one")
+        ->type_name("A");
+    app->add_option("b", compare_.b,
+                    "The one that is right where they differ (as A, with the values of --set-b)")
+        ->type_name("B");
+    app->add_option("-m,--model", compare_.model, "The model's file")->type_name("MODEL");
+    add_inputs(app, compare_.inputs);
+    app->add_option("--test-data", compare_.inputs.test_data, "Take input_N.pb from this folder")
+        ->type_name("DIR")
+        ->group("Inputs");
+    const char* const sides = "Sides";
+    for (auto [name, sets] : {std::pair{"--set-a", &compare_.sets_a}, {"--set-b", &compare_.sets_b}})
+      app->add_option(name, *sets, "A value of this side alone: engine.threads=2 (repeatable)")
+          ->type_name("KEY=VALUE")
+          ->group(sides)
+          ->allow_extra_args(false);
+    app->add_option("--peer", compare_.peer, "Compare with another library instead of B: onnxruntime")
+        ->type_name("NAME")
+        ->group(sides)
+        ->check(CLI::Validator(
+            [](std::string& text) {
+              return text == "onnxruntime" ? "" : "'" + text + "' is no peer, want onnxruntime";
+            },
+            ""));
+    app->add_option("--peer-lib", compare_.peer_lib, "Its library (BELAY_ORT_LIB, else where libraries are)")
+        ->type_name("FILE")
+        ->group(sides);
+    const char* const comparison = "Comparison";
+    app->add_flag("--bisect", compare_.bisect, "Find the first node that differs")->group(comparison);
+    app->add_option("--rtol", compare_.rtol, "Relative tolerance (1e-4)")
+        ->type_name("X")
+        ->group(comparison)
+        ->check(number_from(0));
+    app->add_option("--atol", compare_.atol, "Absolute tolerance (1e-5 times the largest expected value)")
+        ->type_name("X")
+        ->group(comparison)
+        ->check(number_from(0));
+    app->add_option("--timeout", compare_.timeout, "Give up after that time")
+        ->type_name("SECONDS")
+        ->group(comparison)
+        ->check(number_from(0));
+    add_common(app, compare_.common);
+    does(app, [this] { return cli::compare(compare_checked(), output_); });
+  }
+  const CompareOptions& compare_checked() {
+    const std::string see = "'belay compare --help' shows how it is used.";
+    check_inputs(compare_.inputs);
+    if (!compare_.common.configs.empty())
+      fail_usage("--config is given; the configurations of a comparison are A and B.", see);
+    if (compare_.model.empty()) fail_usage("'belay compare' wants a model: --model FILE.", see);
+    if (compare_.a.empty()) compare_.a = "default";
+    if (!compare_.peer.empty()) {
+      if (!compare_.b.empty() || !compare_.sets_b.empty())
+        fail_usage("B and --peer are both given.", "Compare A with one of them.");
+    } else {
+      if (!compare_.peer_lib.empty()) fail_usage("--peer-lib is given without --peer.", see);
+      if (compare_.b.empty() && compare_.sets_a.empty() && compare_.sets_b.empty())
+        fail_usage(
+            "'belay compare' wants something to compare '" + compare_.a + "' with: B, --set-b or --peer.",
+            see);
+      if (compare_.b.empty()) compare_.b = compare_.a;
+    }
+    return compare_;
+  }
+
   void add_inspect() {
     App* app = verb(&app_, "inspect", "Show what a model is and how it would run",
                     "  belay inspect model.onnx\n"
@@ -477,6 +549,7 @@ class CommandLine {
   std::function<Exit()> action_;
   RunOptions run_;
   BenchOptions bench_;
+  CompareOptions compare_;
   InspectOptions inspect_;
   ConformanceOptions conformance_;
   Common common_;     // of the verbs that have no options of their own

@@ -76,15 +76,6 @@ void compare_with(const RunOptions& options, const std::vector<IoInfo>& infos, s
   }
 }
 
-std::string comparison_text(const Comparison& c) {
-  if (!c.equal) return "DIFFERS: " + printable(c.reason);
-  char worst[64];
-  std::snprintf(worst, sizeof worst, "%.3g", c.worst_difference);
-  return "equal within the tolerance (" + plural(c.elements, "element") +
-         (c.worst_at.empty() && c.worst_difference == 0 ? "" : ", largest difference " + std::string(worst)) +
-         ")";
-}
-
 }  // namespace
 
 Exit run(const RunOptions& options, Output& output) {
@@ -144,15 +135,7 @@ Exit run(const RunOptions& options, Output& output) {
       ordered_json one{{"name", result.name}};
       one.update(datum_json(result.datum));
       one["files"] = result.files;
-      if (const auto& c = result.comparison)
-        one["comparison"] = {
-            {"equal", c->equal},
-            {"reason", c->reason},
-            {"elements", c->elements},
-            {"differing", c->differing},
-            {"worst_difference",
-             std::isfinite(c->worst_difference) ? ordered_json(c->worst_difference) : nullptr},
-            {"worst_at", c->worst_at}};
+      if (const auto& c = result.comparison) one["comparison"] = comparison_json(*c);
       json["outputs"].push_back(std::move(one));
     }
     json["equal"] = options.inputs.test_data.empty() ? ordered_json(nullptr) : ordered_json(equal);

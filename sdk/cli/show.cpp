@@ -245,4 +245,23 @@ ordered_json io_json(const IoInfo& info) {
   return out;
 }
 
+std::string comparison_text(const Comparison& c) {
+  if (!c.equal) return "DIFFERS: " + printable(c.reason);
+  char worst[64];
+  std::snprintf(worst, sizeof worst, "%.3g", c.worst_difference);
+  return "equal within the tolerance (" + plural(c.elements, "element") +
+         (c.worst_at.empty() && c.worst_difference == 0 ? "" : ", largest difference " + std::string(worst)) +
+         ")";
+}
+
+nlohmann::ordered_json comparison_json(const Comparison& c) {
+  return {{"equal", c.equal},
+          {"reason", c.reason},
+          {"elements", c.elements},
+          {"differing", c.differing},
+          {"worst_difference",
+           std::isfinite(c.worst_difference) ? nlohmann::ordered_json(c.worst_difference) : nullptr},
+          {"worst_at", c.worst_at}};
+}
+
 }  // namespace belay::cli

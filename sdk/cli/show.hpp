@@ -23,4 +23,8 @@ std::string values_text(const HostDatum& datum, int indent = 2);
 nlohmann::ordered_json datum_json(const HostDatum& datum);
 nlohmann::ordered_json io_json(const IoInfo& info);
 
+// "equal within the tolerance (10 elements)", or "DIFFERS: " and why.
+std::string comparison_text(const Comparison& comparison);
+nlohmann::ordered_json comparison_json(const Comparison& comparison);
+
 }  // namespace belay::cli

@@ -36,6 +36,19 @@ struct BenchOptions {
 };
 Exit bench(const BenchOptions& options, Output& output);
 
+struct CompareOptions {
+  Common common;
+  std::string a, b;  // configurations: a TOML file, or "default"
+  std::vector<std::string> sets_a, sets_b;
+  std::string peer, peer_lib;  // "onnxruntime" instead of b
+  std::string model;
+  InputOptions inputs;
+  std::optional<double> rtol, atol;
+  bool bisect = false;
+  double timeout = 0;  // seconds, 0: none
+};
+Exit compare(const CompareOptions& options, Output& output);
+
 struct InspectOptions {
   Common common;
   std::string model;

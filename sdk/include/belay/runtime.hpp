@@ -554,9 +554,9 @@ struct RuntimeOptions {
 };
 
 struct ModelOptions {
-  std::string format = {};  // "onnx"; empty: found by contents
-  std::string device = {};  // "cpu:0"; empty: the runtime's default
-  std::string folder = {};  // of the side files of a model in memory
+  std::string format = {};                      // "onnx"; empty: found by contents
+  std::string device = {};                      // "cpu:0"; empty: the runtime's default
+  std::string folder = {};                      // of the side files of a model in memory
   std::vector<std::string> extra_outputs = {};  // values of the main graph that are given as well
 };
 
