@@ -25,6 +25,23 @@ std::string Bisection::name_of(uint32_t value) const {
   return std::string(view_.string(view_.values()[value].name));
 }
 
+// Of the main graph, by the node or by what it runs inside.
+std::vector<uint32_t> Bisection::reads_of(uint32_t index) const {
+  std::vector<uint32_t> out;
+  const auto add = [&](uint32_t value) {
+    if (value != BELAY_NONE && view_.values()[value].graph == 0 &&
+        std::find(out.begin(), out.end(), value) == out.end())
+      out.push_back(value);
+  };
+  for (const uint32_t value : view_.node(index).inputs()) add(value);
+  const belay_list attributes = view_.node(index).raw().attributes;
+  for (const auto& at : view_.attributes().subspan(attributes.first, attributes.count))
+    if (at.kind == BELAY_ATTR_GRAPH || at.kind == BELAY_ATTR_GRAPHS)
+      for (const uint32_t graph : view_.indices(at.values))
+        for (const uint32_t value : view_.indices(view_.graphs()[graph].captures)) add(value);
+  return out;
+}
+
 // What the sides give for the values; nothing for one that a side refuses.
 std::vector<std::optional<Bisection::Seen>> Bisection::look(std::span<const Candidate> at) {
   std::vector<std::optional<Seen>> out(at.size());
@@ -62,8 +79,7 @@ Difference Bisection::difference(const Candidate& at, Seen seen) const {
   out.op = node.op(), out.domain = node.domain(), out.version = node.version();
   out.value = name_of(at.value);
   out.comparison = std::move(seen.comparison), out.type = std::move(seen.type);
-  for (const uint32_t input : node.inputs())
-    if (input != BELAY_NONE) out.inputs.push_back(name_of(input));
+  for (const uint32_t value : reads_of(at.node)) out.inputs.push_back(name_of(value));
   out.kernel_a = a_.kernel_of(out.node), out.kernel_b = b_.kernel_of(out.node);
   return out;
 }
@@ -97,14 +113,14 @@ std::optional<Difference> Bisection::with_one_kept(const std::string& output, co
                                  [&](const Candidate& c) { return name_of(c.value) == output; });
   if (made == candidates_.end()) return std::nullopt;
   std::set<uint32_t> needed{made->value};
-  std::vector<Candidate> before;  // in order
-  for (auto at = made; at + 1 != candidates_.begin(); --at) {
-    if (needed.contains(at->value)) {
-      before.insert(before.begin(), *at);
-      for (const uint32_t input : view_.node(at->node).inputs()) needed.insert(input);
-    }
-    if (at == candidates_.begin()) break;
+  std::vector<Candidate> before;
+  for (size_t i = size_t(made - candidates_.begin()) + 1; i-- > 0;) {
+    if (!needed.contains(candidates_[i].value)) continue;
+    before.push_back(candidates_[i]);
+    const std::vector<uint32_t> reads = reads_of(candidates_[i].node);
+    needed.insert(reads.begin(), reads.end());
   }
+  std::reverse(before.begin(), before.end());  // in the order of the graph
   std::optional<Difference> found = differs_at(before.back());
   if (!found) return std::nullopt;
   Progress progress(progress_to, "compare", before.size());

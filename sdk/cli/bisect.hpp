@@ -15,10 +15,11 @@ namespace belay::cli {
 struct Difference {
   std::string node, op, domain;
   uint32_t version = 0;
-  std::string value;                // the output of the node that differs
-  Comparison comparison;            // of side A, with side B as what is expected
-  std::string type;                 // of the value: "float32 [1,8]"
-  std::vector<std::string> inputs;  // values that the node reads
+  std::string value;      // the output of the node that differs
+  Comparison comparison;  // of side A, with side B as what is expected
+  std::string type;       // of the value: "float32 [1,8]"
+  std::vector<std::string>
+      inputs;  // values of the main graph that the node reads, its subgraphs' captures included
   std::string kernel_a, kernel_b;
   // Seen only while the plans may fuse: with every value kept the results agree.
   bool fused = false;
@@ -45,6 +46,7 @@ class Bisection {
     std::string type;
   };
   std::string name_of(uint32_t value) const;
+  std::vector<uint32_t> reads_of(uint32_t node) const;
   std::vector<std::optional<Seen>> look(std::span<const Candidate> at);
   std::optional<Difference> with_all_kept(const Output& progress);
   std::optional<Difference> with_one_kept(const std::string& output, const Output& progress);
