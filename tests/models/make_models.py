@@ -15,6 +15,7 @@ import zlib
 import numpy as np
 
 import cases_control
+import cases_gradient
 import cases_networks
 import cases_quantized
 import cases_storage
@@ -23,7 +24,7 @@ import cases_transformer
 import cases_values
 from onnx_build import write_file
 
-MODULES = [cases_networks, cases_quantized, cases_control, cases_values, cases_storage, cases_text,
+MODULES = [cases_networks, cases_gradient, cases_quantized, cases_control, cases_values, cases_storage, cases_text,
            cases_transformer]
 
 

@@ -1,6 +1,7 @@
 // The plugin `cpu`: the processor of this machine as a device, and the kernels for it.
 #include "driver/driver.h"
 #include "kernels/provider.hpp"
+#include "kernels/simd/isa.hpp"
 
 #include <belay/plugin.hpp>
 
@@ -8,7 +9,8 @@ namespace {
 
 struct Plugin : belay::cpu::DriverState {
   using DriverState::DriverState;
-  static belay::Result<std::unique_ptr<Plugin>> open(const belay_host& host, belay::Value) {
+  static belay::Result<std::unique_ptr<Plugin>> open(const belay_host& host, belay::Value config) {
+    BELAY_TRY(belay::cpu::fix_isa(config["isa"].as_string("auto")));
     return std::make_unique<Plugin>(host);
   }
 };

@@ -2,7 +2,6 @@
 
 #include "preparation.hpp"
 #include "registry.hpp"
-#include "simd/isa.hpp"
 
 #include <belay/abi/kernel_provider.h>
 #include <belay/plugin.hpp>
@@ -197,10 +196,9 @@ constexpr belay_kernel_provider_vt kTable{
     .destroy = Slots::destroy,
 };
 
-belay_status Slots::create(belay_ctx* ctx, const belay_value* config, belay_created* out) noexcept {
+belay_status Slots::create(belay_ctx* ctx, const belay_value*, belay_created* out) noexcept {
   const belay_host& host = *reinterpret_cast<const PluginState*>(ctx)->host;
   return guard(host, [&]() -> Status {
-    BELAY_TRY(fix_isa(Value(config)["isa"].as_string("auto")).while_doing("reading isa of the plugin's config"));
     auto provider = std::make_unique<Provider>();
     provider->host = &host;
     give(out, std::move(provider), kTable);

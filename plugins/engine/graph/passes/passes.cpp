@@ -24,12 +24,13 @@ constexpr Made kLayerNorm[] = {{"", "LayerNormalization", 17, "fff", 'f'}};
 constexpr Made kGelu[] = {{"com.microsoft", "Gelu", 1, "f", 'f'}};
 constexpr Made kDynamic[] = {kToFloat};
 
-constexpr std::string_view kSqrt[] = {"Sqrt"}, kErf[] = {"Erf"}, kDequantize[] = {"DequantizeLinear"},
+constexpr std::string_view kSqrt[] = {"Sqrt"}, kErf[] = {"Erf"}, kGradient[] = {"Gradient"}, kDequantize[] = {"DequantizeLinear"},
                            kQuantize[] = {"QuantizeLinear"},
                            kIntegers[] = {"MatMulInteger", "MatMulIntegerToFloat"};
 
 constexpr Pass kPasses[] = {
     {"version-lift", "brings each node to the newest definition up to opset 17", lift_versions},
+    {"gradient", "puts the nodes that compute it in place of a Gradient", expand_gradients, {}, kGradient},
     {"constant-folding", "runs nodes whose inputs are constant", fold_constants},
     {"identity", "drops Identity, and Dropout outside training", drop_identities},
     {"inline-if", "puts the branch of a constant condition in place of its If", inline_branches},
