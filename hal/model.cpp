@@ -146,9 +146,11 @@ Result<ReadModel> read_model(Runtime& runtime, const ModelRequest& request) {
   const belay_value* options = host.config().plugin_config(format->plugin);
   const belay_status raw =
       table_of(*format).parse(format->object, read.files->reader(host.table()), options, &sink);
-  if (raw != BELAY_OK)
-    return host.take(raw, format->plugin, "parse")
-        .while_doing("reading '" + read.name + "' as " + format->name);
+  if (raw != BELAY_OK) {
+    read.usable =
+        host.take(raw, format->plugin, "parse").while_doing("reading '" + read.name + "' as " + format->name);
+    if (read.usable.code() != Code::kUnimplemented || parsed.image.empty()) return read.usable;
+  }
   BELAY_TRY(read.files->check_damage());
   if (parsed.given != 1)
     return Status(Code::kInternal, "Model format '" + format->name + "' gave " +
@@ -189,6 +191,7 @@ Result<Model*> Model::load(Runtime& runtime, const ModelRequest& request) {
   }
   BELAY_ASSIGN(Device * device, hal.devices().open(index));
   BELAY_ASSIGN(ReadModel read, read_model(runtime, request));
+  BELAY_TRY(read.usable);
 
   const std::vector<belay_span> sources = read.files->spans();
   Model* model = runtime.models().make(&hal, runtime, *device, std::move(read));

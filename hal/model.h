@@ -34,6 +34,7 @@ struct ReadModel {
   std::vector<uint64_t> image;  // aligned words
   uint64_t image_bytes = 0;
   std::string name;  // for messages: the path, or "model in memory"
+  Status usable;     // UNIMPLEMENTED: operators are not known, so that the graph can only be shown
   belay_span span() const { return {image.data(), image_bytes}; }
 };
 Result<ReadModel> read_model(Runtime& runtime, const ModelRequest& request);

@@ -43,7 +43,7 @@ Status failed_to_open(const std::string& path, int error) {
       return {Code::kNotFound, text + "."};
     case EACCES:
     case EPERM:
-      return {Code::kPermissionDenied, text + "."};
+      return {Code::kPermissionDenied, text + "; want a file and folders that this user may read."};
     case EMFILE:
     case ENFILE:
     case ENOMEM:

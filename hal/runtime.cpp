@@ -222,12 +222,14 @@ Runtime::~Runtime() {
 Status Runtime::print(const ModelRequest& request, belay_sink text) {
   BELAY_ASSIGN(ReadModel read, read_model(*this, request));
   graph::print(read.span(), text);
-  return read.files->check_damage();
+  BELAY_TRY(read.files->check_damage());
+  return read.usable;
 }
 
 Status Runtime::freeze(const ModelRequest& request, belay_sink image) {
   BELAY_ASSIGN(ReadModel read, read_model(*this, request));
   BELAY_TRY(read.files->check_damage());
+  BELAY_TRY(read.usable);
   image.write(image.user, read.image.data(), read.image_bytes);
   return {};
 }
@@ -241,6 +243,21 @@ Status Runtime::explain(std::string_view kind, belay_sink text) {
 
 Status check_config(const RuntimeRequest& request, belay_sink effective) {
   BELAY_ASSIGN(std::unique_ptr<core::Host> host, make_host(request));
+  const core::Config& config = host->config();
+  std::string lacks;
+  const auto want = [&](bool there, const char* what) {
+    if (!there) (lacks += lacks.empty() ? "" : ", ") += what;
+  };
+  // Plugins that are named bring drivers, which are known when they are loaded.
+  want(config.get("runtime.device").as_string("auto") != "auto" ||
+           config.get("runtime.drivers").count() > 0 || config.get("runtime.plugins").count() > 0,
+       "a device ([runtime] device, or drivers)");
+  want(config.get("models.formats").count() > 0, "a model format ([models] formats)");
+  want(!config.get("engine.use").as_string().empty(), "an engine ([engine] use)");
+  if (!lacks.empty())
+    write(effective, "# note: no model can run with this configuration, it lacks " + lacks +
+                         ". A file that says only what differs comes after one that says the rest, such as "
+                         "configs/cpu.toml.\n\n");
   write(effective, host->config().print());
   return {};
 }

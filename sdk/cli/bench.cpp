@@ -108,10 +108,10 @@ Exit bench(const BenchOptions& options, Output& output) {
   if (options.callers > 1)  // each keeps a context
     sets.push_back("engine.max_contexts=" + std::to_string(options.callers));
   const Runtime runtime(options.common, sets);
-  runtime.check_device(options.common.device);
+  const std::string device = runtime.device_id(options.common.device);
   const uint64_t rss_before = peak_rss();
   const auto created = Clock::now();
-  const Model model(runtime, options.model, options.common.device);
+  const Model model(runtime, options.model, device);
   const double create_ns = seconds_since(created) * 1e9;
   InputOptions how = options.inputs;
   if (!how.random && !how.zeros) how.random = 0;
@@ -156,7 +156,6 @@ Exit bench(const BenchOptions& options, Output& output) {
   if (times.empty()) return Exit::kInterrupted;
   std::sort(times.begin(), times.end());
   const belay_executable_stats stats = model.stats();
-  const std::string device = options.common.device.empty() ? runtime.default_device() : options.common.device;
   double mean = 0;
   for (const float time : times) mean += double(time) / double(times.size());
 
@@ -210,9 +209,7 @@ Exit bench(const BenchOptions& options, Output& output) {
          bytes_text(stats.arena_bytes) + ", live at most " + bytes_text(stats.live_bytes) +
              (stats.live_bytes ? " (" + fixed(double(stats.arena_bytes) / double(stats.live_bytes), 2) + "x)"
                                : "")});
-    table.row({"weights", bytes_text(stats.weight_bytes) + ": " + bytes_text(stats.borrowed_bytes) +
-                              " used in the file, " + bytes_text(stats.copied_bytes) + " copied, " +
-                              bytes_text(stats.packed_bytes) + " packed"});
+    table.row({"weights", weights_text(stats)});
     output.print(table.text());
   }
   return Interruptible::interrupted() ? Exit::kInterrupted : Exit::kOk;

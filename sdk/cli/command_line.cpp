@@ -76,6 +76,7 @@ class CommandLine {
     add_version();
     add_conformance();
     add_completion();
+    add_help();
   }
 
   Exit run(int argc, char** argv) {
@@ -88,7 +89,11 @@ class CommandLine {
     try {
       app_.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
-      output_.print(help_text(chosen(&app_)));
+      const App* const at = chosen(&app_);
+      if (!verbs_of(at).empty())  // help about a verb that there is not
+        for (const std::string& word : at->remaining(false))
+          if (!word.starts_with("-")) refuse_verb(at, word);
+      output_.print(help_text(at));
       return Exit::kOk;
     } catch (const CLI::ParseError& error) {
       std::string message = error.what();
@@ -141,6 +146,14 @@ class CommandLine {
     return std::find(std::begin(kCommon), std::end(kCommon), name) != std::end(kCommon);
   }
 
+  [[noreturn]] static void refuse_verb(const App* at, const std::string& word) {
+    const std::vector<std::string> verbs = verbs_of(at);
+    std::string near = did_you_mean(word, verbs);
+    fail_usage("'" + path_of(at) + "' has no verb '" + word + "'" +
+                   (verbs.empty() ? "." : "; verbs are " + joined(verbs) + "."),
+               near.empty() ? see_help(at) : near);
+  }
+
   // What no option or place took. CLI11 itself would say so without a suggestion.
   static void refuse_extras(App* top) {
     App* app = chosen(top);
@@ -154,13 +167,7 @@ class CommandLine {
         if (at == top && is_common(name)) near = "Options come after the verb: belay VERB " + name;
         fail_usage("'" + path_of(at) + "' has no option '" + name + "'.", near.empty() ? see_help(at) : near);
       }
-      const std::vector<std::string> verbs = verbs_of(at);
-      if (!verbs.empty() && at->get_subcommands().empty()) {
-        std::string near = did_you_mean(extras.front(), verbs);
-        fail_usage(
-            "'" + path_of(at) + "' has no verb '" + extras.front() + "'; verbs are " + joined(verbs) + ".",
-            near.empty() ? see_help(at) : near);
-      }
+      if (!verbs_of(at).empty() && at->get_subcommands().empty()) refuse_verb(at, extras.front());
       fail_usage("'" + path_of(at) + "' has no use for '" + extras.front() + "'.", see_help(at));
     }
   }
@@ -189,7 +196,10 @@ class CommandLine {
         ->type_name("DIR")
         ->group(group)
         ->allow_extra_args(false);
-    app->add_option("--device", common.device, "The device, as 'belay devices' names it: cpu:0")
+    app->add_option(
+           "--device", common.device,
+           "The device: an id of 'belay devices' (cpu:0), a driver for its first (cpu), or auto for the "
+           "configuration's")
         ->type_name("ID")
         ->group(group);
     app->add_flag("--json", common.json, "One JSON document on stdout")->group(group);
@@ -543,6 +553,23 @@ class CommandLine {
     });
   }
 
+  void add_help() {
+    App* app = verb(&app_, "help", "The same as --help, of the program or a verb",
+                    "  belay help\n  belay help run\n  belay help plugins list");
+    app->add_option("verb", help_words_, "The verb; without one the program")->type_name("VERB");
+    does(app, [this] {
+      const App* at = &app_;
+      for (const std::string& word : help_words_) {
+        const auto found = at->get_subcommands(
+            [&](const App* sub) { return sub->get_name() == word && !sub->get_group().empty(); });
+        if (found.empty()) refuse_verb(at, word);
+        at = found.front();
+      }
+      output_.print(help_text(at));
+      return Exit::kOk;
+    });
+  }
+
   Output& output_;
   CLI::App app_{"Belay runs models on any device that has a plugin."};
   bool version_ = false;
@@ -554,6 +581,7 @@ class CommandLine {
   ConformanceOptions conformance_;
   Common common_;     // of the verbs that have no options of their own
   std::string word_;  // the one word of a verb
+  std::vector<std::string> help_words_;
 };
 
 }  // namespace

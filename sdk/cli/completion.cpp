@@ -1,4 +1,6 @@
 #include "completion.hpp"
+#include "text.hpp"
+#include "verbs.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -31,6 +33,7 @@ std::string bash_completion(const CLI::App& app) {
   return "# Completion of belay for bash: source <(belay completion bash)\n"
          "_belay() {\n"
          "  local word path='' words='' current=${COMP_WORDS[COMP_CWORD]} i\n"
+         "  COMPREPLY=()\n"
          "  for ((i = 1; i < COMP_CWORD && i < 3; i++)); do\n"
          "    word=${COMP_WORDS[i]}\n"
          "    case $word in -*) break ;; esac\n"
@@ -45,8 +48,24 @@ std::string bash_completion(const CLI::App& app) {
          "  esac\n"
          "  case $current in\n"
          "    -*) ;;\n"
-         "    *) case $path in '' | plugins | config | conformance | completion) ;; *) compopt -o default; "
-         "COMPREPLY=(); return ;; esac ;;\n"
+         "    *)\n"
+         "      case \"${COMP_WORDS[COMP_CWORD - 1]} $path\" in\n"
+         "        --device\\ *) words=\"auto $(\"${COMP_WORDS[0]}\" devices 2>/dev/null | awk '/^[^ ]/ "
+         "{print $1}')\" ;;\n"
+         "        --output-format\\ *) words='npy pb both' ;;\n"
+         "        -*) compopt -o default; return ;;\n"
+         "        *\\ 'plugins info') words=$(\"${COMP_WORDS[0]}\" plugins list 2>/dev/null | awk 'NR > 1 "
+         "{print $1}') ;;\n"
+         "        *\\ 'plugins explain') words='" +
+         joined(plugin_kinds(), " ") +
+         "' ;;\n"
+         "        *\\ explain) words=$(\"${COMP_WORDS[0]}\" explain 2>/dev/null | awk '{print $2}') ;;\n"
+         "        *\\  | *\\ plugins | *\\ config | *\\ conformance | *\\ completion) ;;\n"
+         "        *\\ help) words='" +
+         words_of(app) +
+         "' ;;\n"
+         "        *) compopt -o default; return ;;\n"
+         "      esac ;;\n"
          "  esac\n"
          "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
          "}\n"

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sstream>
+
 namespace belay::cli {
 namespace {
 
@@ -27,11 +29,18 @@ void print_toml(const char* schema, const std::string& toml, Output& output) {
 }  // namespace
 
 Exit config_check(const Common& common, Output& output) {
-  effective(common);
-  if (output.json)
-    output.document("belay.config-check/1", {{"ok", true}, {"files", common.configs}});
-  else
-    output.print("ok: " + printable(origin(common)) + "\n");
+  constexpr std::string_view kNote = "# note: ";
+  std::vector<std::string> notes;
+  std::istringstream lines(effective(common));
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(kNote)) notes.push_back(line.substr(kNote.size()));
+  if (output.json) {
+    output.document("belay.config-check/1", {{"ok", true}, {"files", common.configs}, {"notes", notes}});
+    return Exit::kOk;
+  }
+  std::string text = "ok: " + printable(origin(common)) + "\n";
+  for (const std::string& note : notes) text += "note: " + printable(note) + "\n";
+  output.print(text);
   return Exit::kOk;
 }
 

@@ -137,10 +137,10 @@ CaseResult run_set(const Runtime& runtime, const Model& model, const std::string
 // input has another: these run with `open`, which does not look at them either.
 class Runtimes {
  public:
-  explicit Runtimes(const Common& common) : common_(common), declared_(common) {
-    declared_.check_device(common.device);
-  }
+  explicit Runtimes(const Common& common)
+      : common_(common), declared_(common), device_(declared_.device_id(common.device)) {}
   const Runtime& declared() const { return declared_; }
+  const std::string& device() const { return device_; }
   const Runtime& open() {
     if (!open_) open_ = std::make_unique<Runtime>(common_, std::vector<std::string>{"engine.input_shapes=\"open\""});
     return *open_;
@@ -149,6 +149,7 @@ class Runtimes {
  private:
   const Common& common_;
   const Runtime declared_;
+  const std::string device_;
   std::unique_ptr<Runtime> open_;
 };
 
@@ -337,7 +338,7 @@ Exit conformance_worker(const ConformanceOptions& options, int result_fd) {
       continue;
     }
     try {
-      const std::string& device = options.common.device;
+      const std::string& device = runtimes->device();
       CaseResult result = run_case(runtimes->declared(), device, path, tolerance);
       if (result.status == "misdeclared") result = run_case(runtimes->open(), device, path, tolerance);
       answer({{"status", result.status}, {"reason", result.reason}});

@@ -27,11 +27,10 @@ const char* heap_name(uint64_t heap_class) {
 
 Exit devices(const Common& common, Output& output) {
   const Runtime runtime(common);
-  runtime.check_device(common.device);
-  const std::string chosen = runtime.default_device();
+  const std::string wanted = runtime.device_id(common.device), chosen = runtime.default_device();
   std::vector<DeviceInfo> all = runtime.devices(true);
   if (!common.device.empty())
-    std::erase_if(all, [&](const DeviceInfo& device) { return device.id != common.device; });
+    std::erase_if(all, [&](const DeviceInfo& device) { return device.id != wanted; });
   if (output.json) {
     ordered_json list = ordered_json::array();
     for (const DeviceInfo& device : all) {

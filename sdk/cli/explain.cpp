@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 
 namespace belay::cli {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct CodeText {
-  uint32_t number;
+  std::optional<uint32_t> number;  // nothing: no code of a status, but one of this program
   std::string name, title, cause, remedy;
 };
 
@@ -25,11 +26,19 @@ std::vector<CodeText> catalogue() {
     out.push_back(
         {number, to_string(info.name), to_string(info.title), to_string(info.cause), to_string(info.remedy)});
   }
+  out.push_back(
+      {{},
+       "USAGE",
+       "Command line",
+       "The command line has a word, an option or a value that the program does not know, or lacks one.",
+       "Look at `belay VERB --help`, which has examples; the message names the word."});
   return out;
 }
 
+std::string number_text(const CodeText& code) { return code.number ? std::to_string(*code.number) : "-"; }
+
 ordered_json code_json(const CodeText& code) {
-  return {{"code", code.number},
+  return {{"code", code.number ? ordered_json(*code.number) : ordered_json(nullptr)},
           {"name", code.name},
           {"title", code.title},
           {"cause", code.cause},
@@ -47,7 +56,7 @@ Exit explain(const Common&, const std::string& code, Output& output) {
       output.document("belay.codes/1", {{"codes", list}});
     } else {
       Table table(0, {0});
-      for (const CodeText& one : all) table.row({std::to_string(one.number), one.name, one.title});
+      for (const CodeText& one : all) table.row({number_text(one), one.name, one.title});
       output.print(table.text());
     }
     return Exit::kOk;
@@ -56,7 +65,7 @@ Exit explain(const Common&, const std::string& code, Output& output) {
   for (char& c : wanted) c = c == '-' || c == ' ' ? '_' : char(std::toupper(uint8_t(c)));
   if (wanted.starts_with("BELAY_")) wanted = wanted.substr(6);
   const auto at = std::find_if(all.begin(), all.end(), [&](const CodeText& one) {
-    return one.name == wanted || std::to_string(one.number) == wanted;
+    return one.name == wanted || (one.number && std::to_string(*one.number) == wanted);
   });
   if (at == all.end()) {
     std::vector<std::string> names;
@@ -72,7 +81,7 @@ Exit explain(const Common&, const std::string& code, Output& output) {
     table.row({at->name, at->title});
     table.row({"cause", at->cause});
     table.row({"remedy", at->remedy});
-    table.row({"number", std::to_string(at->number)});
+    table.row({"number", number_text(*at)});
     output.print(table.text());
   }
   return Exit::kOk;

@@ -12,6 +12,23 @@ belay_code_info describe(Code code) {
   return info;
 }
 
+// The catalogue's remedies speak of configurations, plugins and devices. What is wrong with a model, an input
+// or a file the message itself says, with what is wanted.
+std::string remedy_of(Code code, Stage stage) {
+  if (stage == Stage::kModel) switch (code) {
+      case Code::kInvalidArgument:
+      case Code::kOutOfRange:
+      case Code::kNotFound:
+      case Code::kPermissionDenied:
+      case Code::kFailedPrecondition:
+      case Code::kUnimplemented:
+        return "";
+      default:
+        break;
+    }
+  return to_string(describe(code).remedy);
+}
+
 }  // namespace
 
 Exit exit_of(Code code, Stage stage) {
@@ -51,7 +68,7 @@ std::string code_name(Code code) {
 }
 
 void fail(Stage stage, const Status& status, std::string hint) {
-  if (hint.empty()) hint = to_string(describe(status.code()).remedy);
+  if (hint.empty()) hint = remedy_of(status.code(), stage);
   throw Failure{exit_of(status.code(), stage), code_name(status.code()), status.message(), std::move(hint)};
 }
 

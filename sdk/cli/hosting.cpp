@@ -107,16 +107,19 @@ std::vector<PluginInfo> Runtime::plugins() const {
   return out;
 }
 
-void Runtime::check_device(const std::string& id) const {
-  if (id.empty()) return;
+std::string Runtime::device_id(const std::string& wanted) const {
+  if (wanted.empty() || wanted == "auto") return default_device();
   std::vector<std::string> ids;
-  for (const DeviceInfo& device : devices(false))
-    if (device.problem.empty()) ids.push_back(device.id);
-  if (std::find(ids.begin(), ids.end(), id) != ids.end()) return;
-  throw Failure{
-      Exit::kDevice, "NOT_FOUND",
-      "There is no device '" + id + "'; there " + (ids.size() == 1 ? "is " : "are ") + joined(ids) + ".",
-      did_you_mean(id, ids)};
+  for (const DeviceInfo& device : devices(false)) {
+    if (!device.problem.empty()) continue;
+    if (device.id == wanted || device.driver == wanted) return device.id;
+    ids.push_back(device.id);
+  }
+  std::string near = did_you_mean(wanted, ids);
+  throw Failure{Exit::kDevice, "NOT_FOUND",
+                "There is no device '" + wanted + "'; there " + (ids.size() == 1 ? "is " : "are ") +
+                    (ids.empty() ? "none" : joined(ids)) + ".",
+                near.empty() ? "Name one of them, a driver for its first, or 'auto' for the default." : near};
 }
 
 HostTensor Runtime::fetch(const belay_tensor& tensor) const {
@@ -184,7 +187,12 @@ void check_model_file(const std::string& path) {
 
 Model::Model(const Runtime& runtime, const std::string& path, const std::string& device) {
   check_model_file(path);
-  raw_ = value_or_fail(runtime.get().load(path, {.device = device}), Stage::kModel);
+  Result<belay::Model> loaded = runtime.get().load(path, {.device = device});
+  const bool lacks = !loaded.ok() && loaded.status().code() == Code::kUnimplemented;
+  raw_ = value_or_fail(std::move(loaded), Stage::kModel,
+                       lacks ? "'belay inspect " + path +
+                                   "' shows all operators; another device or plugin may have what is missing."
+                             : "");
   for (uint64_t i = 0; i < raw_.input_count(); ++i)
     inputs_.push_back(value_or_fail(raw_.input_info(i), Stage::kModel));
   for (uint64_t i = 0; i < raw_.output_count(); ++i)

@@ -16,7 +16,7 @@ namespace belay::cli {
 // Options that every verb has.
 struct Common {
   std::vector<std::string> configs, sets, plugin_dirs;
-  std::string device;  // "cpu:0"; empty: the configuration's
+  std::string device;  // "cpu:0", "cpu" or "auto"; empty: the configuration's
   bool json = false;
   bool quiet = false;
   int verbose = 0;
@@ -59,8 +59,9 @@ class Runtime {
   std::vector<DeviceInfo> devices(bool with_heaps) const;
   std::string default_device() const;
   std::vector<PluginInfo> plugins() const;
-  // Throws, with the nearest id, unless there is such a device. "" is the default.
-  void check_device(const std::string& id) const;
+  // The id of the device that is wanted: "cpu:0", or "cpu" for the first of that driver; "" and "auto" are
+  // the default. Throws, with the nearest id, where there is none.
+  std::string device_id(const std::string& wanted) const;
   // The bytes of a tensor that lies in a device's buffer.
   HostTensor fetch(const belay_tensor& tensor) const;
   HostDatum fetch(const belay_datum& datum) const;

@@ -121,7 +121,10 @@ class Gatherer {
   std::vector<Input> run() {
     if (!options_.test_data.empty()) read_test_data();
     for (const std::string& text : options_.files) read_file(text);
-    for (const std::string& text : options_.values) read_value(text);
+    // A list says how large what is open is; a lone number fills what others have said.
+    for (const bool lists : {true, false})
+      for (const std::string& text : options_.values)
+        if ((text.find(',') != std::string::npos) == lists) read_value(text);
     fill_rest();
     std::vector<Input> out;
     for (auto& [index, input] : found_) out.push_back(std::move(input));
@@ -224,8 +227,10 @@ class Gatherer {
     } else if (free_dim != dims.end()) {
       int64_t known = 1;
       for (const int64_t dim : dims) known *= dim > 0 ? dim : 1;
+      const bool guessed = words.size() > 1 && std::count(dims.begin(), dims.end(), -1) > 1;
       *free_dim = std::max<int64_t>(1, int64_t(words.size()) / known);
       std::replace(dims.begin(), dims.end(), int64_t(-1), int64_t(1));
+      if (guessed) note_guess(info, dims);
     }
     HostTensor tensor = value_or_fail(HostTensor::make(info.dtype, dims), Stage::kModel);
     // One value stands for all elements.
@@ -281,9 +286,7 @@ class Gatherer {
                    "Say it with --shape " + info.name + "=" + example_shape(info));
       if (std::count(dims.begin(), dims.end(), -1) != 0) {
         std::replace(dims.begin(), dims.end(), int64_t(-1), int64_t(1));
-        output_.note("note: input '" + printable(info.name) + "' " + io_text(info) + " is taken as " +
-                     dims_text(dims) + "; choose with --shape " + printable(info.name) + "=" +
-                     example_shape(info));
+        note_guess(info, dims);
       }
       HostTensor tensor = value_or_fail(HostTensor::make(info.dtype, dims), Stage::kModel);
       if (options_.random) fill_random(tensor, *options_.random + i);
@@ -294,6 +297,13 @@ class Gatherer {
       fail_input("The model needs " + missing + ".",
                  "Give each with --input NAME=FILE or --value NAME=1,2,3; or make them up with --random or "
                  "--zeros.");
+  }
+
+  void note_guess(const IoInfo& info, const Dims& dims) const {
+    std::string shape;
+    for (const int64_t dim : dims) (shape += shape.empty() ? "" : "x") += std::to_string(dim);
+    output_.note("note: input '" + printable(info.name) + "' " + io_text(info) + " is taken as " +
+                 dims_text(dims) + "; choose with --shape " + printable(info.name) + "=" + shape);
   }
 
   static std::string example_shape(const IoInfo& info) {

@@ -24,11 +24,14 @@ belay_model_req model_req(const InspectOptions& options) {
 Exit print_graph(const Runtime& runtime, const InspectOptions& options, Output& output) {
   const belay_model_req req = model_req(options);
   StringSink text;
-  check(belay_model_print(runtime.get().get(), &req, text.sink()), Stage::kModel);
-  if (output.json)
-    output.document("belay.graph/1", {{"model", options.model}, {"text", text.text()}});
-  else
+  const Status status = take(belay_model_print(runtime.get().get(), &req, text.sink()));
+  // A graph with operators that nobody knows is shown all the same.
+  if (!status.ok() && text.text().empty()) fail(Stage::kModel, status);
+  if (!output.json)
     output.print(text.text());
+  else if (status.ok())  // else the error is the one document
+    output.document("belay.graph/1", {{"model", options.model}, {"text", text.text()}});
+  if (!status.ok()) fail(Stage::kModel, status);
   return Exit::kOk;
 }
 
@@ -68,6 +71,30 @@ class OperatorCount {
   std::string line_;
   std::map<std::string, uint64_t> counts_;
 };
+
+std::string operators_text(const OperatorCount& operators) {
+  std::string out;
+  for (const auto& [op, count] : operators.most_first())
+    out += (out.empty() ? "" : ", ") + printable(op) + " " + std::to_string(count);
+  return out;
+}
+
+// The model; of one that cannot be loaded, because operators are not known or have no kernel, its operators
+// are shown before the failure is thrown.
+Model load(const Runtime& runtime, const InspectOptions& options, const std::string& device, Output& output) {
+  try {
+    return Model(runtime, options.model, device);
+  } catch (Failure& failure) {
+    OperatorCount operators;
+    const belay_model_req req = model_req(options);
+    belay_status_release(belay_model_print(runtime.get().get(), &req, operators.sink()));
+    if (const std::string text = operators_text(operators); !output.json && !text.empty())
+      output.print("model   " + printable(options.model) + " cannot be loaded for " + device + "\nnodes   " +
+                   text + "\n");
+    if (failure.code == "UNIMPLEMENTED") failure.hint = "Another device or plugin may have what is missing.";
+    throw;
+  }
+}
 
 ordered_json stats_json(const belay_executable_stats& s) {
   return {{"nodes", s.nodes},
@@ -123,8 +150,8 @@ Exit inspect(const InspectOptions& options, Output& output) {
   check_model_file(options.model);
   const Runtime runtime(options.common);
   if (options.text) return print_graph(runtime, options, output);
-  runtime.check_device(options.common.device);
-  const Model model(runtime, options.model, options.common.device);
+  const std::string device = runtime.device_id(options.common.device);
+  const Model model = load(runtime, options, device, output);
   // A model whose shapes are not fixed has no plan before it has run.
   if (!options.inputs.shapes.empty()) {
     InputOptions inputs = options.inputs;
@@ -143,7 +170,6 @@ Exit inspect(const InspectOptions& options, Output& output) {
   check(belay_model_print(runtime.get().get(), &req, operators.sink()), Stage::kModel);
   const belay_executable_stats stats = model.stats();
   const ordered_json description = ordered_json::parse(model.describe(), nullptr, false);
-  const std::string device = options.common.device.empty() ? runtime.default_device() : options.common.device;
   if (output.json) {
     ordered_json json{{"model", options.model},
                       {"device", device},
@@ -162,9 +188,7 @@ Exit inspect(const InspectOptions& options, Output& output) {
   for (const IoInfo& info : model.inputs())
     io.row({"input", printable(info.name), io_text(info) + (info.optional ? ", has a default" : "")});
   for (const IoInfo& info : model.outputs()) io.row({"output", printable(info.name), io_text(info)});
-  std::string ops;
-  for (const auto& [op, count] : operators.most_first())
-    ops += (ops.empty() ? "" : ", ") + printable(op) + " " + std::to_string(count);
+  const std::string ops = operators_text(operators);
   std::string text = "model   " + printable(options.model) + " on " + device + "\n" + io.text();
   text += "nodes   " + std::to_string(stats.nodes) + (ops.empty() ? "" : ": " + ops) + "\n";
   const auto list = [&](const char* key) {
@@ -193,9 +217,7 @@ Exit inspect(const InspectOptions& options, Output& output) {
     text +=
         "arena   " + bytes_text(stats.arena_bytes) + ", live at most " + bytes_text(stats.live_bytes) + "\n";
   }
-  text += "weights " + bytes_text(stats.weight_bytes) + ": " + bytes_text(stats.borrowed_bytes) +
-          " used in the file, " + bytes_text(stats.copied_bytes) + " copied, " +
-          bytes_text(stats.packed_bytes) + " packed\n";
+  text += "weights " + weights_text(stats) + "\n";
   text += "create  " + time_text(double(stats.create_ns)) + "\n";
   for (const ordered_json& warning : list("warnings"))
     text += "warning " + printable(warning.is_string() ? warning.get<std::string>() : warning.dump()) + "\n";

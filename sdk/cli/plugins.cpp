@@ -32,13 +32,13 @@ std::string short_kinds(const std::string& kinds) {
   return out;
 }
 
-const std::vector<std::string>& kinds() {
+}  // namespace
+
+const std::vector<std::string>& plugin_kinds() {
   static const std::vector<std::string> all{"driver", "memory-policy", "model-format", "kernel-provider",
                                             "engine", "diagnostics",   "layer"};
   return all;
 }
-
-}  // namespace
 
 Exit plugins_list(const Common& common, Output& output) {
   const std::vector<PluginInfo> found = find_plugins(common);
@@ -101,9 +101,9 @@ Exit plugins_info(const Common& common, const std::string& id, Output& output) {
 Exit plugins_explain(const Common& common, const std::string& kind, Output& output) {
   std::string whole = kind;
   if (!kind.starts_with("belay.")) {
-    if (std::find(kinds().begin(), kinds().end(), kind) == kinds().end())
-      fail_usage("There is no kind '" + kind + "'; kinds are " + joined(kinds()) + ".",
-                 did_you_mean(kind, kinds()));
+    if (std::find(plugin_kinds().begin(), plugin_kinds().end(), kind) == plugin_kinds().end())
+      fail_usage("There is no kind '" + kind + "'; kinds are " + joined(plugin_kinds()) + ".",
+                 did_you_mean(kind, plugin_kinds()));
     whole = "belay." + kind + "/1";
   }
   const Runtime runtime(common);

@@ -82,9 +82,9 @@ Exit run(const RunOptions& options, Output& output) {
   set_deadline(options.timeout, output.json, "loading and running " + options.model);
   check_model_file(options.model);
   const Runtime runtime(options.common);
-  runtime.check_device(options.common.device);
+  const std::string device = runtime.device_id(options.common.device);
   auto start = Clock::now();
-  const Model model(runtime, options.model, options.common.device);
+  const Model model(runtime, options.model, device);
   const double create_ns = since(start);
   const std::vector<Input> inputs = gather_inputs(model, options.inputs, output);
 
@@ -116,7 +116,6 @@ Exit run(const RunOptions& options, Output& output) {
 
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
-  const std::string device = options.common.device.empty() ? runtime.default_device() : options.common.device;
   const bool equal = std::all_of(results.begin(), results.end(),
                                  [](const Answer& r) { return !r.comparison || r.comparison->equal; });
 

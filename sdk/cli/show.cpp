@@ -199,6 +199,15 @@ std::string values_text(const HostDatum& datum, int indent) {
   return out;
 }
 
+std::string weights_text(const belay_executable_stats& stats) {
+  // What kernels have packed, and what was computed ahead into other constants, is used in neither place.
+  const std::string all = bytes_text(stats.weight_bytes);
+  if (stats.plans == 0 && stats.kernels == 0) return all;
+  return all + ", of them " + bytes_text(stats.borrowed_bytes) + " used in the file and " +
+         bytes_text(stats.copied_bytes) + " copied; " + bytes_text(stats.packed_bytes) +
+         " packed for kernels";
+}
+
 ordered_json datum_json(const HostDatum& datum) {
   ordered_json out;
   if (datum.kind != BELAY_TYPE_TENSOR) {

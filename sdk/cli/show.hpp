@@ -20,6 +20,8 @@ std::string type_text(const HostDatum& datum);
 // All elements of a small tensor; of a larger one its statistics, largest values and first elements. Indented
 // lines.
 std::string values_text(const HostDatum& datum, int indent = 2);
+// "145 KiB, of them 0 B used in the file and 620 B copied; 129 KiB packed for kernels"
+std::string weights_text(const belay_executable_stats& stats);
 nlohmann::ordered_json datum_json(const HostDatum& datum);
 nlohmann::ordered_json io_json(const IoInfo& info);
 

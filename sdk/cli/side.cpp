@@ -9,9 +9,9 @@ namespace belay::cli {
 BelaySide::BelaySide(std::string title, const Common& common, const std::string& path)
     : title_(std::move(title)),
       path_(path),
-      device_(common.device),
       runtime_(common),
-      model_((runtime_.check_device(device_), runtime_), path, device_) {}
+      device_(runtime_.device_id(common.device)),
+      model_(runtime_, path, device_) {}
 
 Result<std::vector<HostDatum>> BelaySide::run(const std::vector<Input>& inputs,
                                               const std::vector<std::string>& extra) {

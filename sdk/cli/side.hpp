@@ -35,8 +35,9 @@ class BelaySide : public Side {
   std::string kernel_of(const std::string& node) const override;
 
  private:
-  const std::string title_, path_, device_;
+  const std::string title_, path_;
   Runtime runtime_;
+  const std::string device_;
   Model model_;
   std::string description_;  // of the latest run: JSON
 };

@@ -78,6 +78,13 @@ Status write_file(const std::string& path, std::string_view bytes) {
 
 Result<HostTensor> read_raw(const std::string& path, uint32_t dtype, std::span<const int64_t> dims) {
   BELAY_ASSIGN(const std::string file, read_file(path));
+  // Such a file, taken for numbers, would give a wrong answer without a word.
+  if (file.starts_with("\x93NUMPY"))
+    return Status(Code::kInvalidArgument, "'" + path + "' is a NumPy array: want a name that ends in .npy.");
+  if (file.starts_with("PK\x03\x04"))
+    return Status(
+        Code::kInvalidArgument,
+        "'" + path + "' is an archive (zip, as .npz is), want one array: save it with numpy.save as .npy.");
   const DtypeInfo* info = find_dtype(dtype);
   if (!info || info->bits == 0)
     return Status(Code::kInvalidArgument, "Raw file '" + path + "' needs a type of fixed width, got " +

@@ -10,6 +10,16 @@ constexpr size_t kShownUnknown = 8;
 
 }  // namespace
 
+Status Importer::check_operators() const {
+  if (unknown_.empty()) return {};
+  std::string text = unknown_.size() == 1 ? "An operator cannot be used: " : "Operators cannot be used: ";
+  for (size_t i = 0; i < unknown_.size() && i < kShownUnknown; ++i)
+    text.append(i > 0 ? "; " : "").append(unknown_[i]);
+  if (unknown_.size() > kShownUnknown)
+    text += "; and " + std::to_string(unknown_.size() - kShownUnknown) + " more";
+  return {Code::kUnimplemented, text + "."};
+}
+
 Result<std::string> Importer::run() {
   builder_.set_source_bytes(0, file_.size());
   BELAY_ASSIGN(const ModelProto model, read_model(file_));
@@ -25,14 +35,6 @@ Result<std::string> Importer::run() {
   Scope scope;
   scope.opsets = &opsets_;
   BELAY_TRY(import_graph(graph, scope, "the graph"));
-  if (!unknown_.empty()) {
-    std::string text = unknown_.size() == 1 ? "An operator cannot be used: " : "Operators cannot be used: ";
-    for (size_t i = 0; i < unknown_.size() && i < kShownUnknown; ++i)
-      text.append(i > 0 ? "; " : "").append(unknown_[i]);
-    if (unknown_.size() > kShownUnknown)
-      text += "; and " + std::to_string(unknown_.size() - kShownUnknown) + " more";
-    return Status(Code::kUnimplemented, text + ".");
-  }
   return builder_.freeze();
 }
 

@@ -53,6 +53,8 @@ class Importer {
   // The image. Errors: DATA_LOSS (not a whole ModelProto), INVALID_ARGUMENT (against the rules of ONNX),
   // UNIMPLEMENTED, RESOURCE_EXHAUSTED (functions that would grow without end), and those of Files::open.
   Result<std::string> run();
+  // Behind run(): UNIMPLEMENTED with the operators of the image that are not known, if there are any.
+  Status check_operators() const;
 
  private:
   using Opsets = std::map<std::string_view, int64_t>;  // by plain domain

@@ -3,6 +3,7 @@
 #include <belay/graph/dtype.hpp>
 #include <belay/tensor_io/wire.hpp>
 
+#include <algorithm>
 #include <memory>
 
 namespace belay::onnx {
@@ -46,12 +47,12 @@ Status Importer::import_node(const NodeProto& node, Scope& scope) {
   const auto import = scope.opsets->find(node.domain);
   if (import == scope.opsets->end())
     return invalid("The " + node_text(node) + " is of domain " + domain + ", of which no opset is imported.");
-  const auto op = find_operator(node.domain, node.op, import->second);
+  auto op = find_operator(node.domain, node.op, import->second);
   if (!op.ok()) {
     unknown_.push_back("operator " + quoted(node.op) + " of domain " + domain + ", version " +
                        std::to_string(import->second) + ", " + op.status().message() + " (" +
                        node_text(node) + ")");
-    return {};
+    op = Operator{uint32_t(std::min<int64_t>(import->second, UINT32_MAX)), {}};  // shown, not run
   }
   BELAY_ASSIGN(const Attributes attributes, read_attributes(node, scope.call, *op));
   const std::string_view missing = missing_attribute(*op, [&](std::string_view name) {

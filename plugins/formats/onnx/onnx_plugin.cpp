@@ -65,8 +65,10 @@ belay_status parse_slot(belay_obj* object, belay_model_reader* reader, const bel
     BELAY_TRY(from_c(host, reader->map(reader, 0, &model)));
     if (model.len == 0) return {Code::kDataLoss, "The file is empty, want an ONNX model."};
     HostFiles files(host, *reader, *sink, model);
-    BELAY_ASSIGN(const std::string image, Importer(files).run());
-    return from_c(host, sink->graph(sink->user, {image.data(), image.size()}));
+    Importer importer(files);
+    BELAY_ASSIGN(const std::string image, importer.run());
+    BELAY_TRY(from_c(host, sink->graph(sink->user, {image.data(), image.size()})));
+    return importer.check_operators();
   });
 }
 

@@ -63,7 +63,8 @@ BELAY_API belay_status belay_runtime_create(const belay_runtime_req*, belay_runt
 /* Ends it: models, contexts and buffers made from it must be gone; those that are not are named in the log, and what
  * they need stays. NULL is ignored. */
 BELAY_API void belay_runtime_destroy(belay_runtime*);
-/* Checks a configuration without loading a plugin; writes the effective one as TOML with the origin of each value. */
+/* Checks a configuration without loading a plugin; writes the effective one as TOML with the origin of each value. What is
+ * allowed but hardly meant is told in comments before it, "# note: ..." each. */
 BELAY_API belay_status belay_config_check(const belay_runtime_req*, belay_sink effective);
 /* A commented example of every key: of the runtime and of the plugins found. */
 BELAY_API belay_status belay_config_example(const belay_runtime_req*, belay_sink);
@@ -117,7 +118,8 @@ BELAY_API belay_status belay_model_input_info(belay_model*, uint64_t index, bela
 BELAY_API belay_status belay_model_output_info(belay_model*, uint64_t index, belay_io_info* inout);
 BELAY_API belay_status belay_model_stats(belay_model*, belay_executable_stats* inout);
 BELAY_API belay_status belay_model_describe(belay_model*, belay_sink json);
-/* Reads a model and writes its frozen graph as text, without running or claiming anything. */
+/* Reads a model and writes its frozen graph as text, without running or claiming anything. A graph with operators that
+ * are not known is written too, and they are named: UNIMPLEMENTED. */
 BELAY_API belay_status belay_model_print(belay_runtime*, const belay_model_req*, belay_sink text);
 /* The same as the image itself (graph.h, read by belay/graph/view.hpp): verified, in one call of the sink. */
 BELAY_API belay_status belay_model_freeze(belay_runtime*, const belay_model_req*, belay_sink image);

@@ -83,6 +83,23 @@ TEST_F(ModelsTest, AModelIsReadDescribedAndRun) {
   EXPECT_THAT(*text, HasSubstr("Conv"));
 }
 
+TEST_F(ModelsTest, AGraphWithOperatorsThatAreNotKnownIsShownAndNotRun) {
+  std::ifstream file(kDigits, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  for (size_t at = 0; (at = bytes.find("\x04Relu", at)) != std::string::npos;) bytes[at + 1] = 'X';
+  belay_model_req req{};
+  req.hdr.struct_size = sizeof req;
+  req.bytes = {bytes.data(), bytes.size()};
+  belay::StringSink text;
+  const Status shown = belay::take(belay_model_print(runtime_.get(), &req, text.sink()));
+  EXPECT_EQ(shown.code(), Code::kUnimplemented);
+  EXPECT_THAT(shown.message(), HasSubstr("'Xelu'"));
+  EXPECT_THAT(text.text(), AllOf(HasSubstr(" = Conv"), HasSubstr(" = Xelu")));
+  const auto model = runtime_.load_from_memory(bytes.data(), bytes.size());
+  EXPECT_EQ(model.status().code(), Code::kUnimplemented);
+  EXPECT_EQ(model.status().message(), shown.message());
+}
+
 TEST_F(ModelsTest, FromMemoryItGivesTheSame) {
   std::ifstream file(kDigits, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});

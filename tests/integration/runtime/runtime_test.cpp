@@ -189,6 +189,9 @@ TEST(ConfigurationTest, IsCheckedShownAndExplainedWithoutLoadingAPlugin) {
   Status status = belay::take(belay_config_check(&req, effective.sink()));
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_THAT(effective.text(), AllOf(HasSubstr("null:0"), HasSubstr("queue_full")));
+  EXPECT_THAT(effective.text(),  // it has a device, but nothing that reads or runs a model
+              AllOf(::testing::StartsWith("# note: "), HasSubstr("an engine ([engine] use)"),
+                    ::testing::Not(HasSubstr("a device ("))));
   status = belay::take(belay_config_example(&req, example.sink()));
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_THAT(example.text(),

@@ -4,9 +4,11 @@
 //
 // A model is a text file, its first word says what happens:
 //   double           input x float32 [N,3]; output y float32, twice x
+//   pair             the same, and another input y of that type
 //   load CODE        loading fails with this code       run CODE    running does
 //   sleep            running takes ten seconds            crash       running raises SIGSEGV
-// Configurations: "plugin=NAME" as --set is a missing plugin, "bad=1" a value out of range.
+// Configurations: "plugin=NAME" as --set is a missing plugin, "bad=1" a value out of range, "bare=1" has a
+// note.
 #include <belay/runtime.h>
 #include <belay/graph/dtype.hpp>
 #include <belay/status.hpp>
@@ -132,6 +134,11 @@ belay_status belay_runtime_create(const belay_runtime_req* req, belay_runtime** 
 void belay_runtime_destroy(belay_runtime* runtime) { delete runtime; }
 
 belay_status belay_config_check(const belay_runtime_req* req, belay_sink sink) {
+  for (uint64_t i = 0; i < req->set_count; ++i) {
+    const std::string set = to_string(req->sets[i]);
+    if (set == "bad=1") return make(BELAY_INVALID_ARGUMENT, "config --set: bad is 1, want 0.");
+    if (set == "bare=1") write(sink, "# note: no model can run\n");
+  }
   write(sink, "[runtime]\nfiles = " + std::to_string(req->file_count) + "\n");
   for (uint64_t i = 0; i < req->set_count; ++i) write(sink, to_string(req->sets[i]) + "  # --set\n");
   return BELAY_OK;
@@ -184,7 +191,7 @@ belay_status belay_model_load(belay_runtime*, const belay_model_req* req, belay_
   return BELAY_OK;
 }
 void belay_model_destroy(belay_model* model) { delete model; }
-uint64_t belay_model_input_count(belay_model*) { return 1; }
+uint64_t belay_model_input_count(belay_model* model) { return model->what == "pair" ? 2 : 1; }
 uint64_t belay_model_output_count(belay_model*) { return 1; }
 
 static belay_status io(const char* name, belay_io_info* info) {
@@ -194,7 +201,9 @@ static belay_status io(const char* name, belay_io_info* info) {
   info->dims = dims, info->symbols = symbols, info->optional = 0;
   return BELAY_OK;
 }
-belay_status belay_model_input_info(belay_model*, uint64_t, belay_io_info* info) { return io("x", info); }
+belay_status belay_model_input_info(belay_model*, uint64_t index, belay_io_info* info) {
+  return io(index ? "y" : "x", info);
+}
 belay_status belay_model_output_info(belay_model*, uint64_t, belay_io_info* info) { return io("y", info); }
 belay_status belay_model_stats(belay_model*, belay_executable_stats* stats) {
   stats->nodes = 1, stats->kernels = 1, stats->arena_bytes = 1024, stats->live_bytes = 512,
@@ -206,6 +215,7 @@ belay_status belay_model_describe(belay_model*, belay_sink sink) {
   return BELAY_OK;
 }
 belay_status belay_model_print(belay_runtime*, const belay_model_req*, belay_sink sink) {
+  write(sink, "%a float32[2] = Foo.1(%x)\n%b float32[2] = Foo.1(%a)\n");
   for (int i = 0; i < 100000; ++i) write(sink, "a line of a long graph\n");
   return BELAY_OK;
 }

@@ -15,7 +15,8 @@ import unittest
 from program import ProgramTest, tensor_pb, write_npy
 
 VERBS = ["run", "bench", "inspect", "devices", "plugins list", "plugins info", "plugins explain", "config check",
-         "config show", "config example", "explain", "doctor", "version", "conformance onnx", "completion bash"]
+         "config show", "config example", "explain", "doctor", "version", "conformance onnx", "completion bash",
+         "help"]
 
 
 class FakeTest(ProgramTest):
@@ -37,6 +38,17 @@ class FakeTest(ProgramTest):
                 self.assertIn(f"Usage: belay {verb}", text)
                 self.assertIn(f"belay {verb.split()[0]}", text.split("Examples:")[1])
                 self.assertLessEqual(max(map(len, text.splitlines())), 120)
+
+    def test_help_is_a_verb_too(self):
+        for verb in VERBS:
+            with self.subTest(verb=verb):
+                self.assertEqual(self.belay("help", *verb.split()).stdout, self.belay(*verb.split(), "--help").stdout)
+        self.assertEqual(self.belay("help").stdout, self.belay("--help").stdout)
+        for line in ["help rnu", "rnu --help"]:
+            self.assertIn("did you mean 'run'?", self.belay(*line.split(), code=2).stderr)
+        for line in ["help plugins lst", "plugins lst --help"]:
+            self.assertIn("did you mean 'list'?", self.belay(*line.split(), code=2).stderr)
+        self.assertIn("'belay run' has no verb 'x'", self.belay("help", "run", "x", code=2).stderr)
 
     def test_help_names_the_exit_codes(self):
         text = self.belay("--help").stdout
@@ -67,6 +79,19 @@ class FakeTest(ProgramTest):
                             ("run . --zeros", "is a folder"), ("run double.m --test-data nothere", "nothere")]:
             with self.subTest(line=line):
                 self.assertIn(words, self.belay(*line.split(), code=3).stderr)
+
+    def test_an_array_of_numpy_is_not_taken_for_raw_numbers(self):
+        self.write("y.npz", b"PK\x03\x04" + bytes(20))
+        self.assertIn("'y.npz' is an archive", self.belay("run", "double.m", "-i", "y.npz", code=3).stderr)
+        (self.folder / "x.bin").write_bytes((self.folder / "x.npy").read_bytes())
+        self.assertIn("ends in .npy", self.belay("run", "double.m", "-i", "x=x.bin", code=3).stderr)
+
+    def test_open_sizes_follow_from_lists_wherever_they_stand(self):
+        self.write("pair.m", "pair")
+        for given in [["x=0,1,2,3,4,5", "y=7"], ["y=7", "x=0,1,2,3,4,5"], ["y=0,1,2,3,4,5", "x=7"]]:
+            with self.subTest(given=given):
+                run = self.json("run", "pair.m", "--value", given[0], "--value", given[1], schema="belay.run/1")
+                self.assertEqual([one["type"] for one in run["inputs"]], ["float32 [2,3]"] * 2)
 
     # ---- results ----
     def test_run_shows_small_outputs_whole(self):
@@ -135,7 +160,9 @@ class FakeTest(ProgramTest):
                           [{"id": str, "version": str, "abi": str, "kinds": str, "state": str, "reason": str, "file": str}])
         self.assert_shape(self.json("explain", "5", schema="belay.code/1"),
                           {"schema": str, "code": int, "name": str, "title": str, "cause": str, "remedy": str})
-        self.assertEqual(len(self.json("explain", schema="belay.codes/1")["codes"]), 22)
+        self.assertEqual(len(self.json("explain", schema="belay.codes/1")["codes"]), 23)
+        self.assertIn("Command line", self.belay("explain", "USAGE").stdout)
+        self.assertIsNone(self.json("explain", "usage", schema="belay.code/1")["code"])
         self.assert_shape(self.json("version", schema="belay.version/1"), {"schema": str, "version": str, "plugin_abi": str})
         self.assert_shape(self.json("doctor", code=4, schema="belay.doctor/1"),
                           {"schema": str, "ok": bool, "checks": [{"name": str, "outcome": str, "text": str}]})
@@ -158,8 +185,11 @@ class FakeTest(ProgramTest):
     def test_bash_completion_completes(self):
         script = self.belay("completion", "bash").stdout
         self.write("completion.bash", script)
-        for words, want in [("belay r", "run"), ("belay plugins l", "list"), ("belay run --te", "--test-data"), ("belay config ch", "check")]:
-            line = words.split()
+        for words, want in [("belay r", "run"), ("belay plugins l", "list"), ("belay run --te", "--test-data"), ("belay config ch", "check"),
+                            ("belay run double.m --device f", "fake:0"), ("belay run --output-format n", "npy"), ("belay explain NOT", "NOT_FOUND"),
+                            ("belay plugins info go", "good"), ("belay plugins explain dr", "driver"), ("belay help r", "run"),
+                            ("belay plugins info --js", "--json")]:
+            line = [self.program, *words.split()[1:]]
             done = subprocess.run(["bash", "-c", 'source completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
                                    'compopt() { :; }; _belay; echo "${COMPREPLY[@]}"', "-", *line],
                                   cwd=self.folder, stdout=subprocess.PIPE, text=True)
@@ -187,6 +217,33 @@ class FakeTest(ProgramTest):
         self.assertIn("did you mean 'good'?", self.belay("plugins", "info", "goud", code=4).stderr)
         self.assertIn("did you mean 'fake:0'?", self.belay("run", "double.m", "--zeros", "--device", "fake:1", code=4).stderr)
 
+    def test_a_device_is_an_id_a_driver_or_auto(self):
+        for device in ["fake:0", "fake", "auto"]:
+            run = self.json("run", "double.m", "--zeros", "--device", device, schema="belay.run/1")
+            self.assertEqual(run["device"], "fake:0")
+            self.assertEqual(len(self.json("devices", "--device", device, schema="belay.devices/1")["devices"]), 1)
+        self.assertIn("'auto' for the default", self.belay("bench", "double.m", "--device", "gpu", code=4).stderr)
+
+    def test_hints_fit_what_was_done(self):
+        for code in ["INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED"]:  # of the catalogue they are about configurations
+            self.write("fails.m", f"load {code}")
+            done = self.belay("run", "fails.m", "-i", "x.npy", "--json", code=3)
+            self.assertEqual(json.loads(done.stdout)["error"]["hint"], "")
+        self.assertIn("A remedy.", self.belay("config", "check", "--set", "bad=1", code=2).stderr)
+        self.write("fails.m", "load UNIMPLEMENTED")
+        self.assertIn("'belay inspect fails.m' shows", self.belay("run", "fails.m", "-i", "x.npy", code=3).stderr)
+
+    def test_inspect_shows_the_operators_of_a_model_that_cannot_be_loaded(self):
+        self.write("fails.m", "load UNIMPLEMENTED")
+        done = self.belay("inspect", "fails.m", code=3)
+        self.assertIn("cannot be loaded for fake:0\nnodes   Foo 2", done.stdout)
+        self.assertIn("fails with UNIMPLEMENTED", done.stderr)
+
+    def test_what_a_configuration_cannot_do_is_told(self):
+        self.assertIn("note: no model", self.belay("config", "check", "--set", "bare=1").stdout)
+        self.assertEqual(self.json("config", "check", "--set", "bare=1", schema="belay.config-check/1")["notes"], ["no model can run"])
+        self.assertEqual(self.json("config", "check", schema="belay.config-check/1")["notes"], [])
+
     def test_a_deadline_ends_the_program(self):
         self.write("slow.m", "sleep")
         done = self.belay("run", "slow.m", "-i", "x.npy", "--timeout", "0.2", "--json", code=6)
@@ -207,7 +264,7 @@ class FakeTest(ProgramTest):
     def test_a_reader_that_leaves_is_no_error(self):
         done = subprocess.run(["bash", "-c", 'set -o pipefail; "$0" inspect double.m --text | head -n 1', self.program], cwd=self.folder,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "a line of a long graph\n", ""))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "%a float32[2] = Foo.1(%x)\n", ""))
 
     def test_an_interrupt_ends_a_benchmark_with_what_it_has(self):
         started = subprocess.Popen([self.program, "bench", "double.m", "--seconds", "30", "--warmup", "0"], cwd=self.folder,

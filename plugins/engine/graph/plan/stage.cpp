@@ -305,6 +305,9 @@ Status Planner::check() const {
   std::vector<const ir::Node*> nodes;
   collect_nodes(model_, 0, nodes);
   std::map<const ir::Node*, std::string> reasons;
+  constexpr size_t kShownMissing = 8;
+  size_t missing = 0;
+  std::string text;
   // Graph by graph: an image is one graph, and values of others are its inputs.
   for (ir::GraphId graph = 0; graph < model_.graphs.size(); ++graph) {
     std::vector<const ir::Node*> own;
@@ -339,12 +342,14 @@ Status Planner::check() const {
                      choose_claims(target_.hal, image, needed, target_.host_providers, target_.host_info));
         known = choice.claims.empty();
       }
-      if (known)
-        return {Code::kUnimplemented,
-                "No kernel runs " + describe_node(env, *node) + (why.empty() ? "." : ": " + why + ".")};
+      if (known && ++missing <= kShownMissing)
+        text += (missing == 1 ? "No kernel runs " : "; nor ") + describe_node(env, *node) +
+                (why.empty() ? "" : ": " + why);
     }
   }
-  return {};
+  if (missing == 0) return {};
+  if (missing > kShownMissing) text += "; nor " + std::to_string(missing - kShownMissing) + " nodes more";
+  return {Code::kUnimplemented, text + "."};
 }
 
 Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> outputs) const {

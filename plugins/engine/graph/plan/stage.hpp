@@ -90,7 +90,7 @@ class Planner {
   // Errors: UNIMPLEMENTED (names the node, its types and the reasons), INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   Result<StagePtr> build(const Seed& seed, std::span<const ir::ValueId> outputs) const;
 
-  // Whether somebody claims every node, with what is known before shapes are: UNIMPLEMENTED names the first
+  // Whether somebody claims every node, with what is known before shapes are: UNIMPLEMENTED names those
   // that nobody does. What is not claimed for want of knowledge (an element type or rank that is not known
   // yet) passes.
   Status check() const;

@@ -78,8 +78,13 @@ Status Executable::plan_ahead() {
     begin.emplace_back(inputs_[i].value, &values[i]);
   }
   Session session(shared_, nullptr);
-  BELAY_ASSIGN(const plan::StagePtr stage, session.plan_for(0, begin, known));
-  remember({stage});
+  Result<plan::StagePtr> stage = session.plan_for(0, begin, known);
+  if (!stage.ok()) {
+    // Of several nodes without a kernel the plan names the first, the check all.
+    if (stage.status().code() == Code::kUnimplemented) BELAY_TRY(planner_.check());
+    return std::move(stage).status();
+  }
+  remember({*stage});
   return {};
 }
 

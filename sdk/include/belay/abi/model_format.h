@@ -25,7 +25,8 @@ struct belay_model_reader {
   belay_status (*open)(belay_model_reader*, belay_str name, uint32_t* out_source) BELAY_NOEXCEPT;
 };
 
-/* Where a result goes: exactly one of the two is called, once, before parse returns OK. */
+/* Where a result goes: exactly one of the two is called, once, before parse returns OK. A graph may also be given before
+ * UNIMPLEMENTED, with nodes of operators that are not known: to be shown. */
 typedef struct belay_model_sink {
   belay_hdr hdr;
   void* user;

@@ -69,7 +69,9 @@ class FolderFiles final : public Files {
 
 // The image, accepted by the verifier; the error of either.
 inline Result<std::string> import(Files& files) {
-  BELAY_ASSIGN(std::string image, Importer(files).run());
+  Importer importer(files);
+  BELAY_ASSIGN(std::string image, importer.run());
+  BELAY_TRY(importer.check_operators());
   if (Status status = graph::verify({image.data(), image.size()}); !status.ok())
     return Status(Code::kInternal, "The verifier refuses the image: " + status.message());
   return image;
