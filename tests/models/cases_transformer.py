@@ -3,45 +3,8 @@ checker is left out; expected outputs are the standard's definitions written out
 import numpy as np
 
 from cases_networks import f32, normal
-from onnx_build import BF16, BOOL, DTYPES, ELEM_TYPES, F16, F32, F64, I32, I64, Bf16, Case, Graph
-
-
-def elem_type(value):
-    return BF16 if isinstance(value, Bf16) else ELEM_TYPES[value.dtype]
-
-
-def wide(value):
-    return np.asarray(value.values() if isinstance(value, Bf16) else value, np.float64)
-
-
-def like(value, result):
-    """`result` rounded once to the element type of `value`."""
-    return Bf16(result) if isinstance(value, Bf16) else result.astype(value.dtype)
-
-
-class Nodes:
-    """One model of many nodes: each with graph inputs of its own and each output a graph output."""
-
-    def __init__(self, name):
-        self.graph, self.values, self.expected = Graph(name), [], []
-
-    def add(self, op, inputs, outputs, known=True, **attributes):
-        """`inputs`: arrays, None where there is none; `outputs`: arrays, None where it is not wanted."""
-        g, i, names = self.graph, len(self.graph.nodes), []
-        for k, value in enumerate(inputs):
-            names.append("" if value is None else f"{op}_{i}_in_{k}")
-            if value is not None:
-                g.input(names[-1], elem_type(value), list(value.shape) if known else [None] * len(value.shape))
-                self.values.append(value)
-        outs = ["" if value is None else f"{op}_{i}_out_{k}" for k, value in enumerate(outputs)]
-        g.op(op, *names, out=outs, **attributes)
-        for name, value in zip(outs, outputs):
-            if value is not None:
-                g.output(name, elem_type(value), list(value.shape) if known else [None] * len(value.shape))
-                self.expected.append(value)
-
-    def case(self, opset, **how):
-        return Case(self.graph.model(opset, ir=10), (self.values, self.expected), check=False, **how)
+from onnx_build import Bf16
+from onnx_nodes import Nodes, like, wide
 
 
 def attention_reference(q, k, v, mask=None, past_key=None, past_value=None, nonpad=None, is_causal=0, q_num_heads=0,
@@ -179,4 +142,102 @@ def attention_types(rng):
     return n.case(23, rtol=4e-3, atol=4e-3)
 
 
-CASES = [attention_heads, attention_masks, attention_past, attention_types]
+def rotary_reference(x, cos, sin, positions=None, interleaved=0, num_heads=0, rotary_embedding_dim=0):
+    """each pair of values as a complex number, turned by that of its position"""
+    v = wide(x)
+    v = v.reshape(v.shape[0], v.shape[1], num_heads, -1).transpose(0, 2, 1, 3) if v.ndim == 3 else v.copy()
+    turned = rotary_embedding_dim or v.shape[3]
+    at = (lambda cache: wide(cache)[positions]) if positions is not None else wide
+    turn = (at(cos) + 1j * at(sin))[:, None]
+    first, second = ((slice(0, turned, 2), slice(1, turned, 2)) if interleaved else
+                     (slice(0, turned // 2), slice(turned // 2, turned)))
+    out = v.copy()
+    result = (v[..., first] + 1j * v[..., second]) * turn
+    out[..., first], out[..., second] = result.real, result.imag
+    return like(x, out.transpose(0, 2, 1, 3).reshape(x.shape) if len(x.shape) == 3 else out)
+
+
+def rotary_embedding(rng):
+    """RotaryEmbedding 23: rank 3 and 4, halves and neighbours, part of a head, positions given or in order, all types"""
+    n = Nodes("rotary_embedding")
+
+    def add(x, cos, sin, *positions, known=True, **attributes):
+        n.add("RotaryEmbedding", [x, cos, sin, *positions], [rotary_reference(x, cos, sin, *positions, **attributes)],
+              known=known, **attributes)
+
+    for to in f32, np.float64, np.float16, Bf16:
+        make = lambda *shape: to(rng.randint(-16, 17, shape) / 8)
+        ids = rng.randint(0, 9, (2, 5))
+        add(make(2, 3, 5, 8), make(9, 4), make(9, 4), ids)
+        add(make(2, 5, 24), make(9, 2), make(9, 2), ids, num_heads=3, rotary_embedding_dim=4, interleaved=1)
+        add(make(2, 3, 5, 8), make(2, 5, 4), make(2, 5, 4), interleaved=1)
+    add(make(2, 5, 24), make(2, 5, 3), make(2, 5, 3), num_heads=3, rotary_embedding_dim=6, known=False)
+    add(make(0, 3, 5, 8), make(9, 4), make(9, 4), np.zeros((0, 5), np.int64))
+    return n.case(23, rtol=4e-3, atol=4e-3)
+
+
+def normalisations(rng):
+    """RMSNormalization 23 and, by its definition, what scales broadcast to; types that differ"""
+    n = Nodes("normalisations")
+
+    def rms(x, scale, axis=-1, known=True, **attributes):
+        v = wide(x)
+        over = tuple(range(axis % v.ndim, v.ndim))
+        y = v / np.sqrt((v * v).mean(axis=over, keepdims=True) + attributes.get("epsilon", 1e-5)) * wide(scale)
+        n.add("RMSNormalization", [x, scale], [like(scale, y)], known=known, axis=axis, **attributes)
+
+    for to in f32, np.float64, np.float16, Bf16:
+        make = lambda *shape: to(rng.randint(-16, 17, shape) / 8)
+        rms(make(3, 4, 37), make(37))
+        rms(make(2, 3, 4, 5), make(3, 1, 5), axis=1, epsilon=0.1)
+        rms(make(2, 3, 4), make(2, 3, 4), axis=2)
+    rms(f32(normal(rng, 2, 6)), np.float16(rng.randint(-4, 5, 6) / 4))
+    rms(np.float16(rng.randint(-4, 5, (2, 6)) / 4), np.float64(normal(rng, 1)), axis=0, known=False)
+    rms(f32(normal(rng, 0, 4)), f32(normal(rng, 4)))
+    rms(f32(normal(rng, 5)), f32(normal(rng, 5)), axis=-1)
+    return n.case(23, rtol=4e-3, atol=4e-3)
+
+
+def f64(values):
+    return np.asarray(values, np.float64)
+
+
+def f16(values):
+    return np.asarray(values, np.float16)
+
+
+def _group_norm(rng, opset):
+    n = Nodes(f"group_norm_{opset}")
+
+    def add(to, shape, groups, known=True, **attributes):
+        x = to(rng.randint(-16, 17, shape) / 8)
+        size = groups if opset < 21 else shape[1]
+        scale, bias = (to(rng.randint(-8, 9, size) / 4) for _ in "sb")
+        v = wide(x).reshape(shape[0], groups, int(np.prod(shape[1:])) // groups)
+        v = (v - v.mean(axis=2, keepdims=True)) / np.sqrt(v.var(axis=2, keepdims=True) + attributes.get("epsilon", 1e-5))
+        repeat = shape[1] // groups if opset < 21 else 1
+        one = lambda a: np.repeat(wide(a), repeat).reshape([1, shape[1]] + [1] * (len(shape) - 2))
+        n.add("GroupNormalization", [x, scale, bias], [like(x, v.reshape(shape) * one(scale) + one(bias))], known=known,
+              num_groups=groups, **attributes)
+
+    for to in f32, f64, f16, Bf16:
+        add(to, (2, 6, 4, 5), 3)
+        add(to, (2, 4, 33), 1, epsilon=0.05)
+    add(f32, (3, 4), 2)
+    add(f32, (1, 4, 3, 3), 4, known=False)
+    add(f32, (0, 4, 3), 2)
+    return n.case(opset, rtol=4e-3, atol=4e-3)
+
+
+def group_norm_18(rng):
+    """GroupNormalization 18: scale and bias by group"""
+    return _group_norm(rng, 18)
+
+
+def group_norm_21(rng):
+    """GroupNormalization 21: scale and bias by channel"""
+    return _group_norm(rng, 21)
+
+
+CASES = [attention_heads, attention_masks, attention_past, attention_types, rotary_embedding, normalisations,
+         group_norm_18, group_norm_21]

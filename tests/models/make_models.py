@@ -18,6 +18,7 @@ import cases_control
 import cases_gradient
 import cases_networks
 import cases_quantized
+import cases_small_types
 import cases_storage
 import cases_text
 import cases_transformer
@@ -25,7 +26,7 @@ import cases_values
 from onnx_build import write_file
 
 MODULES = [cases_networks, cases_gradient, cases_quantized, cases_control, cases_values, cases_storage, cases_text,
-           cases_transformer]
+           cases_transformer, cases_small_types]
 
 
 def main():

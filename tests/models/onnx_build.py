@@ -12,7 +12,8 @@ F32, F64, F16, BF16 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16
 I8, I16, I32, I64 = TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64
 U8, U16, U32, U64 = TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64
 BOOL, STRING = TensorProto.BOOL, TensorProto.STRING
-I4 = 22  # newer than python3-onnx 1.12
+# Newer than python3-onnx 1.12.
+E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, U4, I4, E2M1, E8M0 = 17, 18, 19, 20, 21, 22, 23, 24
 
 DTYPES = {F32: np.float32, F64: np.float64, F16: np.float16, I8: np.int8, I16: np.int16, I32: np.int32, I64: np.int64,
           U8: np.uint8, U16: np.uint16, U32: np.uint32, U64: np.uint64, BOOL: np.bool_}
@@ -24,16 +25,91 @@ class Bf16:
 
     def __init__(self, values):
         values = np.asarray(values, np.float32)
-        bits = np.frombuffer(values.tobytes(), np.uint32).reshape(values.shape).astype(np.uint64)
-        self.bits = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+        bits = np.frombuffer(values.tobytes(), np.uint32).reshape(values.shape).astype(np.int64)
+        self.bits = np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
         self.shape = self.bits.shape
 
     def values(self):
-        return np.frombuffer((self.bits.astype(np.uint32) << 16).tobytes(), np.float32).reshape(self.shape)
+        return np.frombuffer((self.bits.astype(np.uint32) * 65536).astype(np.uint32).tobytes(), np.float32).reshape(self.shape)
+
+
+class Small:
+    """Values of 8 or 4 bits that numpy has no type for: `codes` are the bits of each. Rounding is a search in the list
+    of all values: the nearest, of two the one with an even code."""
+
+    FLOATS = {E4M3FN: (3, 7, 8), E4M3FNUZ: (3, 8, 8), E5M2: (2, 15, 8), E5M2FNUZ: (2, 16, 8), E2M1: (1, 1, 4)}
+
+    def __init__(self, elem_type, codes):
+        self.elem_type, self.codes = elem_type, np.asarray(codes, np.uint8)
+        self.shape = self.codes.shape
+
+    @classmethod
+    def table(cls, elem_type):
+        """The value of each code."""
+        if elem_type in (U4, I4):
+            return np.float64([c - 16 if elem_type == I4 and c > 7 else c for c in range(16)])
+        if elem_type == E8M0:
+            return np.float64([2.0 ** (c - 127) for c in range(255)] + [np.nan])
+        mantissa, bias, bits = cls.FLOATS[elem_type]
+        sign, values = 1 << (bits - 1), []
+        for code in range(1 << bits):
+            exponent, fraction = (code & (sign - 1)) >> mantissa, code & ((1 << mantissa) - 1)
+            value = (fraction / 2**mantissa * 2.0 ** (1 - bias) if exponent == 0 else
+                     (1 + fraction / 2**mantissa) * 2.0 ** (exponent - bias))
+            values.append(-value if code & sign else value)
+        values = np.float64(values)
+        if elem_type == E4M3FN:
+            values[[0x7f, 0xff]] = np.nan
+        if elem_type in (E4M3FNUZ, E5M2FNUZ):
+            values[0x80] = np.nan
+        if elem_type == E5M2:
+            values[0x7c], values[0xfc] = np.inf, -np.inf
+            values[[0x7d, 0x7e, 0x7f, 0xfd, 0xfe, 0xff]] = np.nan
+        return values
+
+    @classmethod
+    def rounded(cls, elem_type, values, saturate=True):
+        table, codes = cls.table(elem_type), []
+        finite = np.array([c for c in range(len(table)) if np.isfinite(table[c])])
+        most, least = table[finite].max(), table[finite].min()
+        nan = next((c for c in range(len(table)) if np.isnan(table[c])), None)
+        # More than half a step behind the largest value a number is too large, and there too where that value is odd.
+        odd = finite[table[finite] == most][0] % 2
+        limit = most + (most - np.sort(table[finite])[-2]) / 2
+        for x in np.asarray(values, np.float64).ravel():
+            if np.isnan(x):
+                codes.append(nan if nan is not None else np.argmax(table) if elem_type == E2M1 else np.argmin(table))
+            elif np.isinf(x) and elem_type in (E4M3FNUZ, E5M2FNUZ):
+                codes.append(nan)
+            elif (abs(x) > limit or abs(x) == limit and odd) and not saturate and elem_type in cls.FLOATS and \
+                    elem_type != E2M1:
+                infinite = [c for c in range(len(table)) if table[c] == np.sign(x) * np.inf]
+                codes.append(infinite[0] if infinite else nan)
+            else:
+                distance = np.abs(table[finite] - np.clip(x, least, most))
+                near = finite[distance == distance.min()]
+                if not np.any(table[near]):  # zeros: with the sign of x where there are two
+                    near = near[::-1] if np.signbit(x) else near
+                elif len(near) > 1:
+                    near = near[near % 2 == 0]
+                codes.append(near[0])
+        return cls(elem_type, np.reshape(codes, np.shape(values)))
+
+    def values(self):
+        return self.table(self.elem_type)[self.codes]
+
+    def proto(self, name):
+        raw = self.codes.ravel()
+        if self.elem_type in (U4, I4, E2M1):
+            raw = np.append(raw, np.zeros(len(raw) % 2, np.uint8))
+            raw = raw[0::2] | raw[1::2] << 4
+        return TensorProto(name=name, data_type=self.elem_type, dims=self.shape, raw_data=raw.astype(np.uint8).tobytes())
 
 
 def tensor(value, name=""):
     """A TensorProto with its data in raw_data; strings in string_data."""
+    if isinstance(value, Small):
+        return value.proto(name)
     if isinstance(value, Bf16):
         return TensorProto(name=name, data_type=BF16, dims=value.shape, raw_data=value.bits.tobytes())
     value = np.asarray(value)
@@ -88,7 +164,7 @@ class Graph:
 
     def const(self, value, name=None):
         """An initializer. Python numbers become float32 or int64."""
-        if not isinstance(value, (np.ndarray, np.generic, Bf16)):
+        if not isinstance(value, (np.ndarray, np.generic, Bf16, Small)):
             value = np.asarray(value)
             if value.dtype == np.float64:
                 value = value.astype(np.float32)

@@ -1,6 +1,8 @@
 // Conversions between element types.
 #include "blocks.hpp"
+#include "cast_small.hpp"
 #include "registry.hpp"
+#include "small_types.hpp"
 
 #include <cstring>
 
@@ -61,6 +63,7 @@ struct Cast {
 };
 
 Status prepare_cast_to(OpContext& op, uint32_t to) {
+  if (is_small(op.dtype(0)) || is_small(to)) return prepare_cast_small(op, to);
   constexpr TypeMask kCastable = kNumeric | kBool;
   if (!(type_bit(to) & kCastable))
     return op.bad("there is no conversion from " + std::string(dtype_name(op.dtype(0))) + " to " +
@@ -92,10 +95,10 @@ Status prepare_cast_like(OpContext& op) {
 
 void add_cast(Registry& registry) {
   registry.add(
-      {.op = "Cast", .prepare = prepare_cast, .types = {kNumeric | kBool}, .in_place = InPlace::kFirst});
+      {.op = "Cast", .prepare = prepare_cast, .types = {kNumeric | kBool | kSmall}, .in_place = InPlace::kFirst});
   registry.add({.op = "CastLike",
                 .prepare = prepare_cast_like,
-                .types = {kNumeric | kBool},
+                .types = {kNumeric | kBool | kSmall},
                 .min_inputs = 2,
                 .max_inputs = 2,
                 .in_place = InPlace::kFirst});

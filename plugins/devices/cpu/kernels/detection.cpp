@@ -1,4 +1,4 @@
-// Operators of detection models: NonMaxSuppression, RoiAlign, GridSample, MaxUnpool.
+// Operators of detection models: NonMaxSuppression, RoiAlign, MaxRoiPool, MaxUnpool.
 #include "convert.hpp"
 #include "positions.hpp"
 #include "registry.hpp"
@@ -199,136 +199,63 @@ Status prepare_roi_align(OpContext& op) {
   return {};
 }
 
-// ---- GridSample
+// ---- MaxRoiPool
 // ------------------------------------------------------------------------------------------------------
 
-enum class Padding : uint8_t { kZeros, kBorder, kReflection };
-enum class Interpolation : uint8_t { kNearest, kLinear, kCubic };
-
-struct GridSample {
-  int64_t channels, height, width, out_count;  // out_count: positions of one image
-  Interpolation how;
-  Padding padding;
-  bool corners;
-
-  double position(double grid, int64_t dim) const {
-    return corners ? (grid + 1) / 2 * double(dim - 1) : ((grid + 1) * double(dim) - 1) / 2;
-  }
-  // The row or column that stands for one that may be outside; -1: zero.
-  int64_t inside(int64_t at, int64_t dim) const {
-    if (at >= 0 && at < dim) return at;
-    if (padding == Padding::kZeros) return -1;
-    if (padding == Padding::kBorder) return std::clamp<int64_t>(at, 0, dim - 1);
-    // Reflected between the centers of the outer pixels, or between their outer edges.
-    if (corners) {
-      if (dim == 1) return 0;
-      const int64_t period = 2 * (dim - 1), m = (at % period + period) % period;
-      return m < dim ? m : period - m;
-    }
-    const int64_t period = 2 * dim, m = (at % period + period) % period;
-    return m < dim ? m : period - 1 - m;
-  }
-  double folded(double x, int64_t dim) const {
-    if (!std::isfinite(x)) x = -1;
-    x = std::clamp(x, -1e9, 1e9);
-    if (padding == Padding::kBorder) return std::clamp(x, 0.0, double(dim - 1));
-    if (padding != Padding::kReflection) return x;
-    const double low = corners ? 0 : -0.5, high = corners ? double(dim - 1) : double(dim) - 0.5,
-                 span = high - low;
-    if (span == 0) return low;
-    const double m = std::fmod(std::fabs(x - low), 2 * span);
-    return std::clamp(low + (m > span ? 2 * span - m : m), 0.0, double(dim - 1));
-  }
-  static void cubic(double t, double* w) {
-    constexpr double a = -0.75;
-    const auto near = [](double x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
-    const auto far = [](double x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
-    w[0] = far(t + 1), w[1] = near(t), w[2] = near(1 - t), w[3] = far(2 - t);
-  }
-
-  template <class T, class G>
-  void run(const Run& run, int64_t images) const {
-    run.parallel(images * out_count, grain_of(double(channels) * 20), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t image = i / out_count, cell = i % out_count;
-        double x = position(double(Compute<G>::load(run.in<G>(1)[i * 2])), width);
-        double y = position(double(Compute<G>::load(run.in<G>(1)[i * 2 + 1])), height);
-        // What goes into the result: up to 4 x 4 elements with their weights.
-        int64_t rows[4], cols[4], taps = 1;
-        double row_weights[4] = {1}, col_weights[4] = {1};
-        if (how != Interpolation::kCubic)
-          x = folded(x, width), y = folded(y, height);
-        else
-          x = std::isfinite(x) ? std::clamp(x, -1e9, 1e9) : -1,
-          y = std::isfinite(y) ? std::clamp(y, -1e9, 1e9) : -1;
-        if (how == Interpolation::kNearest) {
-          cols[0] = int64_t(std::nearbyint(x)), rows[0] = int64_t(std::nearbyint(y));
-        } else {
-          const double fx = std::floor(x), fy = std::floor(y);
-          taps = how == Interpolation::kLinear ? 2 : 4;
-          for (int64_t k = 0; k < taps; ++k) {
-            cols[k] = int64_t(fx) + k - (taps == 4 ? 1 : 0);
-            rows[k] = int64_t(fy) + k - (taps == 4 ? 1 : 0);
-          }
-          if (taps == 2) {
-            col_weights[1] = x - fx, col_weights[0] = 1 - col_weights[1];
-            row_weights[1] = y - fy, row_weights[0] = 1 - row_weights[1];
-          } else {
-            cubic(x - fx, col_weights);
-            cubic(y - fy, row_weights);
-          }
-        }
-        for (int64_t k = 0; k < taps; ++k)
-          cols[k] = inside(cols[k], width), rows[k] = inside(rows[k], height);
-        for (int64_t c = 0; c < channels; ++c) {
-          const T* plane = run.in<T>(0) + (image * channels + c) * height * width;
-          double sum = 0;
-          for (int64_t p = 0; p < taps; ++p)
-            for (int64_t q = 0; q < taps; ++q)
-              if (rows[p] >= 0 && cols[q] >= 0)
-                sum += row_weights[p] * col_weights[q] *
-                       double(Compute<T>::load(plane[rows[p] * width + cols[q]]));
-          run.out<T>(0)[(image * channels + c) * out_count + cell] = Compute<T>::store(compute_t<T>(sum));
-        }
-      }
-    });
-  }
-};
-
-Status prepare_grid_sample(OpContext& op) {
-  const Dims &in = op.dims(0), &grid = op.dims(1);
-  if (in.size() != 4 || grid.size() != 4 || grid[3] != 2 || grid[0] != in[0])
-    return op.bad("X has the shape " + text_of(in) + " and grid " + text_of(grid) +
-                  ", want [N,C,H,W] and [N,h,w,2]");
-  if ((in[2] == 0 || in[3] == 0) && product(grid) != 0)
-    return op.bad("X of shape " + text_of(in) + " has nothing to sample");
-  const std::string_view mode = op.attr().string_or("mode", "bilinear"),
-                         padding = op.attr().string_or("padding_mode", "zeros");
-  GridSample kernel{in[1],
-                    in[2],
-                    in[3],
-                    grid[1] * grid[2],
-                    Interpolation::kLinear,
-                    Padding::kZeros,
-                    op.attr().int_or("align_corners", 0) != 0};
-  if (mode == "nearest")
-    kernel.how = Interpolation::kNearest;
-  else if (mode == "bicubic" || mode == "cubic")
-    kernel.how = Interpolation::kCubic;
-  else if (mode != "bilinear" && mode != "linear")
-    return op.bad("mode is '" + std::string(mode) + "', want bilinear, nearest or bicubic");
-  if (padding == "border")
-    kernel.padding = Padding::kBorder;
-  else if (padding == "reflection")
-    kernel.padding = Padding::kReflection;
-  else if (padding != "zeros")
-    return op.bad("padding_mode is '" + std::string(padding) + "', want zeros, border or reflection");
-  BELAY_TRY(op.output(0, op.dtype(0), {in[0], in[1], grid[1], grid[2]}));
+// The largest value in each cell of a grid over a region, whose corners are rounded to pixels and belong to it.
+Status prepare_max_roi_pool(OpContext& op) {
+  const Dims &in = op.dims(0), &rois = op.dims(1);
+  if (in.size() != 4 || rois.size() != 2 || rois[1] != 5 || op.dtype(1) != op.dtype(0))
+    return op.bad("X and rois have the shapes " + text_of(in) + " and " + text_of(rois) +
+                  ", want [N,C,H,W] and [R,5] of one type");
+  const auto pooled = op.attr().ints("pooled_shape").value_or(std::vector<int64_t>{});
+  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1 || pooled[0] > 1 << 20 || pooled[1] > 1 << 20)
+    return op.bad("pooled_shape is " + text_of(pooled) + ", want two sizes");
+  BELAY_TRY(op.output(0, op.dtype(0), {rois[0], in[1], pooled[0], pooled[1]}));
+  const double scale = double(op.attr().float_or("spatial_scale", 1.0f));
   dispatch<kFloats>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    dispatch<kF32 | kF64>(op.dtype(1), [&](auto grid_tag) {
-      using G = typename decltype(grid_tag)::type;
-      op.kernel([kernel, images = in[0]](const Run& run) { kernel.run<T, G>(run, images); });
+    op.kernel([in, count = rois[0], pooled, scale](const Run& run) {
+      const auto value = [&](int64_t r, int64_t k) { return double(Compute<T>::load(run.in<T>(1)[r * 5 + k])); };
+      for (int64_t r = 0; r < count; ++r)
+        if (const double b = value(r, 0); !(b >= 0 && b < double(in[0])))
+          return run.fail(Code::kOutOfRange, "MaxRoiPool: the batch index of region " + std::to_string(r) + " is " +
+                                                 std::to_string(b) + ", want 0 to " + std::to_string(in[0] - 1) + ".");
+      const int64_t height = in[2], width = in[3], cells = pooled[0] * pooled[1];
+      run.parallel(count * in[1], grain_of(double(cells) * 50), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t r = i / in[1], c = i % in[1];
+          // Corners as whole pixels; what is far outside, or no number, is cut where it changes nothing.
+          const auto corner = [&](int64_t k) {
+            const double at = std::round(value(r, k) * scale);
+            return at == at ? int64_t(std::clamp(at, -1e9, 1e9)) : int64_t{0};
+          };
+          const int64_t x1 = corner(1), y1 = corner(2);
+          const int64_t w = std::max<int64_t>(corner(3) - x1 + 1, 1), h = std::max<int64_t>(corner(4) - y1 + 1, 1);
+          const T* plane = run.in<T>(0) + (int64_t(value(r, 0)) * in[1] + c) * height * width;
+          for (int64_t cell = 0; cell < cells; ++cell) {
+            const int64_t py = cell / pooled[1], px = cell % pooled[1];
+            const auto edge = [](int64_t p, int64_t size, int64_t parts, int64_t from, int64_t most) {
+              return std::clamp<int64_t>(p * size / parts + from, 0, most);
+            };
+            const auto far = [](int64_t p, int64_t size, int64_t parts, int64_t from, int64_t most) {
+              return std::clamp<int64_t>((p * size + size + parts - 1) / parts + from, 0, most);
+            };
+            const int64_t top = edge(py, h, pooled[0], y1, height), bottom = far(py, h, pooled[0], y1, height);
+            const int64_t left = edge(px, w, pooled[1], x1, width), right = far(px, w, pooled[1], x1, width);
+            bool any = false;
+            compute_t<T> best = 0;
+            for (int64_t y = top; y < bottom; ++y)
+              for (int64_t x = left; x < right; ++x) {
+                const auto at = Compute<T>::load(plane[y * width + x]);
+                if (!any || at > best) best = at;
+                any = true;
+              }
+            run.out<T>(0)[i * cells + cell] = Compute<T>::store(best);
+          }
+        }
+      });
+      return belay_status(BELAY_OK);
     });
   });
   return {};
@@ -412,9 +339,9 @@ void add_detection(Registry& registry) {
                 .min_inputs = 3,
                 .max_inputs = 3,
                 .ns_per_byte = 2});
-  registry.add({.op = "GridSample",
-                .prepare = prepare_grid_sample,
-                .types = {kFloats, kF32 | kF64},
+  registry.add({.op = "MaxRoiPool",
+                .prepare = prepare_max_roi_pool,
+                .types = {kFloats, kFloats},
                 .min_inputs = 2,
                 .max_inputs = 2,
                 .ns_per_byte = 2});

@@ -384,9 +384,57 @@ Status prepare_one_hot(OpContext& op) {
   return {};
 }
 
+// ---- TensorScatter
+// ---------------------------------------------------------------------------------------------------
+
+// Writes rows of an update behind one another into a cache, in each batch from a row of its own on; they may go round.
+Status prepare_tensor_scatter(OpContext& op) {
+  const Dims &cache = op.dims(0), &update = op.dims(1);
+  BELAY_ASSIGN(const size_t axis, op.axis(op.attr().int_or("axis", -2), cache.size()));
+  const std::string_view mode = op.attr().string_or("mode", "linear");
+  if (mode != "linear" && mode != "circular")
+    return op.bad("attribute mode is '" + std::string(mode) + "', want linear or circular");
+  Dims want = cache;
+  if (update.size() == cache.size()) want[axis] = update[axis];
+  if (axis == 0 || update != want || update[axis] > cache[axis])
+    return op.bad("the update has the shape " + text_of(update) + " for a cache of shape " + text_of(cache) +
+                  " along axis " + std::to_string(axis) + ", which may not be the first");
+  if (op.dtype(1) != op.dtype(0)) return op.bad("update and cache are of different types");
+  if (op.has(2) && op.dims(2) != Dims{cache[0]})
+    return op.bad("write_indices have the shape " + text_of(op.dims(2)) + ", want [" + std::to_string(cache[0]) + "]");
+  BELAY_TRY(op.output(0, op.dtype(0), cache));
+  const int64_t row = product(cache, axis + 1, cache.size()) * int64_t(element_bytes(op.dtype(0)));
+  const int64_t lines = product(cache, 1, axis), room = cache[axis], fresh = update[axis];
+  const bool circular = mode == "circular";
+  op.kernel([=, batch = cache[0], has_starts = op.has(2), bytes = op.count(0) * element_bytes(op.dtype(0))](
+                const Run& run) {
+    copy_data(run, bytes);
+    const auto start_of = [&](int64_t b) { return has_starts ? run.in<int64_t>(2)[b] : int64_t{0}; };
+    for (int64_t b = 0; b < batch; ++b)
+      if (const int64_t start = start_of(b); start < 0 || start >= room + (fresh == 0) || (!circular && start > room - fresh))
+        return run.fail(Code::kOutOfRange, "TensorScatter: element " + std::to_string(b) + " of write_indices is " +
+                                               std::to_string(start) + ", too far for " + std::to_string(fresh) +
+                                               " rows in a cache of " + std::to_string(room) + ".");
+    run.parallel(batch * lines, grain_of(double(fresh * row) * 0.1), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end && row > 0; ++i)
+        for (int64_t r = 0; r < fresh; ++r)
+          std::memcpy(run.out<char>(0) + (i * room + (start_of(i / lines) + r) % room) * row,
+                      run.in<char>(1) + (i * fresh + r) * row, size_t(row));
+    });
+    return belay_status(BELAY_OK);
+  });
+  return {};
+}
+
 }  // namespace
 
 void add_gather(Registry& registry) {
+  registry.add({.op = "TensorScatter",
+                .prepare = prepare_tensor_scatter,
+                .types = {kMovable, kMovable, kI64},
+                .min_inputs = 2,
+                .max_inputs = 3,
+                .in_place = InPlace::kFirst});
   registry.add({.op = "Gather",
                 .prepare = prepare_gather,
                 .types = {kMovable, kIndex},

@@ -1,7 +1,8 @@
 // QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
-#include "convert.hpp"
+#include "blocks.hpp"
 #include "int8/bytes.hpp"
 #include "registry.hpp"
+#include "small_types.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,134 +10,175 @@
 namespace belay::cpu {
 namespace {
 
-// The tensor as [outer, channels, inner], with one scale for each channel (one channel: for the whole
-// tensor).
-struct Channels {
-  int64_t outer, channels, inner;
+// The tensor as [outer, dim, inner], with one scale for all, for each index of dim (block is 1), or for each block of
+// `block` indices and each index of outer and inner.
+struct Layout {
+  int64_t outer = 1, dim = 1, inner = 1, block = 1;
+  bool blocked = false;
+  int64_t count() const { return outer * dim * inner; }
+  // Calls f(first, length, index of the scale, step of that index) for the runs in elements [at, at + n).
+  template <class F>
+  void each_run(int64_t at, int64_t n, F&& f) const {
+    for (int64_t i = 0; i < n;) {
+      const int64_t line = (at + i) / inner, place = (at + i) % inner, length = std::min(inner - place, n - i);
+      if (!blocked)
+        f(i, length, line % dim, int64_t{0});
+      else
+        f(i, length, (line / dim * ((dim + block - 1) / block) + line % dim / block) * inner + place, int64_t{1});
+      i += length;
+    }
+  }
 };
-Result<Channels> channels_of(OpContext& op) {
-  const Dims& in = op.dims(0);
-  const int64_t scales = op.count(1);
-  if (op.has(2) && op.count(2) != scales)
-    return op.bad("zero point has the shape " + text_of(op.dims(2)) + ", want that of the scale, " +
-                  text_of(op.dims(1)));
-  if (op.rank(1) == 0 || (op.rank(1) == 1 && scales == 1)) return Channels{1, 1, op.count(0)};
-  if (op.rank(1) != 1)
-    return op.bad("scale has the shape " + text_of(op.dims(1)) + ", want a scalar or a vector",
-                  Code::kUnimplemented);
+
+Result<Layout> layout_of(OpContext& op) {
+  const Dims &in = op.dims(0), &scale = op.dims(1);
+  const int64_t scales = op.count(1), block = op.attr().int_or("block_size", 0);
+  if (op.has(2) && op.dims(2) != scale && !(op.count(2) == 1 && scales == 1))
+    return op.bad("zero point has the shape " + text_of(op.dims(2)) + ", want that of the scale, " + text_of(scale));
+  if (block < 0) return op.bad("attribute block_size is " + std::to_string(block) + ", want 0 or more");
+  if (block == 0 && (scale.empty() || (scale.size() == 1 && scales == 1))) return Layout{1, 1, op.count(0)};
   BELAY_ASSIGN(const size_t axis, op.axis(op.attr().int_or("axis", 1), in.size()));
-  if (scales != in[axis])
-    return op.bad("scale has " + std::to_string(scales) + " elements, want the " + std::to_string(in[axis]) +
-                  " of axis " + std::to_string(axis) + " of the input's shape " + text_of(in));
-  return Channels{product(in, 0, axis), in[axis], product(in, axis + 1, in.size())};
+  Layout out{product(in, 0, axis), in[axis], product(in, axis + 1, in.size()), 1, block > 0};
+  if (block == 0) {
+    if (scale.size() != 1)
+      return op.bad("scale has the shape " + text_of(scale) + ", want a scalar or a vector where block_size is 0");
+    if (scales != in[axis])
+      return op.bad("scale has " + std::to_string(scales) + " elements, want the " + std::to_string(in[axis]) +
+                    " of axis " + std::to_string(axis) + " of the input's shape " + text_of(in));
+    return out;
+  }
+  out.block = std::min(block, std::max<int64_t>(in[axis], 1));
+  Dims want = in;
+  want[axis] = (in[axis] + out.block - 1) / out.block;
+  if (scale != want)
+    return op.bad("scale has the shape " + text_of(scale) + ", want " + text_of(want) + " for blocks of " +
+                  std::to_string(block) + " along axis " + std::to_string(axis) + " of the input's shape " +
+                  text_of(in));
+  return out;
 }
 
-// Rounded to nearest, ties to even; then the zero point; then cut to the type.
-template <class To>
-To quantized(float x, float scale, int32_t zero) {
-  constexpr float low = float(std::numeric_limits<To>::min()), high = float(std::numeric_limits<To>::max());
-  // Adding 1.5 * 2^23 rounds; what is too large for that is far out of range and cut first.
-  float q = x / scale;
-  q = q > 70000.0f ? 70000.0f : q < -70000.0f ? -70000.0f : q;
-  q = (q + 12582912.0f) - 12582912.0f + float(zero);
-  q = q > low ? q : low;  // NaN too
-  return To(q < high ? q : high);
-}
+// Scales and zero points of any type, as float.
+struct Scales {
+  const float *scale, *zero;  // zero: null where there is none
+  Scales(const Run& run, uint32_t scale_type, uint32_t zero_type, int64_t count) : scale(nullptr), zero(nullptr) {
+    const auto read = [&](size_t input, uint32_t dtype) {
+      float* to = run.scratch<float>(size_t(count));
+      load_floats(dtype, run.in<void>(input), 0, count, to);
+      return to;
+    };
+    scale = read(1, scale_type);
+    if (zero_type) zero = read(2, zero_type);
+  }
+};
 
-template <class From, class To>
-struct Quantize {
-  Channels c;
-  bool has_zero;
-  using Scale = std::conditional_t<std::is_same_v<From, int32_t>, float, From>;
+// y = x / scale + zero, or y = (x - zero) * scale; block by block through float.
+struct Scaling {
+  Layout layout;
+  int64_t scales;
+  uint32_t from, to, scale_type, zero_type;  // zero_type 0: none
+  SmallRounding how;
+  bool quantizes;
+
   void operator()(const Run& run) const {
-    run.parallel(c.outer * c.channels, grain_of(double(c.inner)), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) loop(run, i, 0, c.inner);
+    const Scales all(run, scale_type, zero_type, scales);
+    const int64_t count = layout.count(), steps = (count + kSmallStep - 1) / kSmallStep;
+    const bool whole = !(type_bit(to) & (kSmallFloats | kFloats));
+    run.parallel(steps, grain_of(8), [&](int64_t begin, int64_t end) {
+      for_blocks(begin * kSmallStep, std::min(count, end * kSmallStep), [&](int64_t at, int64_t n) {
+        float x[kBlock];
+        load_floats(from, run.in<void>(0), at, n, x);
+        layout.each_run(at, n, [&](int64_t first, int64_t length, int64_t index, int64_t step) {
+          for (int64_t i = first; i < first + length; ++i, index += step) {
+            const float scale = all.scale[index], zero = all.zero ? all.zero[index] : 0.0f;
+            if (!quantizes)
+              x[i] = (x[i] - zero) * scale;
+            else if (whole)
+              x[i] = std::nearbyint(x[i] / scale) + zero;
+            else
+              x[i] = x[i] / scale + zero;
+          }
+        });
+        store_floats(to, x, run.out<void>(0), at, n, how);
+      });
     });
   }
-  void loop(const Run& run, int64_t i, int64_t from, int64_t to) const {
-    const int64_t channel = i % c.channels;
-    const float scale = Compute<Scale>::load(run.in<Scale>(1)[channel]);
-    const int32_t zero = has_zero ? int32_t(run.in<To>(2)[channel]) : 0;
-    const From* x = run.in<From>(0) + i * c.inner;
-    To* y = run.out<To>(0) + i * c.inner;
-    if constexpr (std::is_same_v<From, float> && sizeof(To) == 1) {
-      byte_micro().quantize(x + from, to - from, scale, zero, std::is_signed_v<To>,
-                            reinterpret_cast<uint8_t*>(y) + from);
-      return;
-    }
-    for (int64_t k = from; k < to; ++k) y[k] = quantized<To>(float(Compute<From>::load(x[k])), scale, zero);
-  }
 };
 
-constexpr TypeMask kQuantized = kI8 | kU8 | types_of(BELAY_DT_INT16, BELAY_DT_UINT16);
+constexpr TypeMask kQuantized = kI8 | kU8 | types_of(BELAY_DT_INT16, BELAY_DT_UINT16) |
+                                (kSmall & ~type_bit(BELAY_DT_FLOAT8E8M0));
+constexpr TypeMask kWide = kF32 | kF16 | kBf16;
+constexpr TypeMask kScale = kWide | kI32 | type_bit(BELAY_DT_FLOAT8E8M0);
+
+// Between float and bytes with scales in lines: loops made for it.
+bool has_loop(const Layout& layout, uint32_t wide, uint32_t byte, uint32_t scale) {
+  return !layout.blocked && wide == BELAY_DT_FLOAT32 && scale == BELAY_DT_FLOAT32 &&
+         (byte == BELAY_DT_UINT8 || byte == BELAY_DT_INT8);
+}
+// Calls f(begin, n, index of the scale) for the lines, or parts of one, of such a layout.
+template <class F>
+void each_line(const Run& run, const Layout& layout, F&& f) {
+  run.parallel(layout.count(), grain_of(0.5), [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t line = begin / layout.inner, stop = std::min(end, (line + 1) * layout.inner);
+      f(begin, stop - begin, line % layout.dim);
+      begin = stop;
+    }
+  });
+}
 
 Status prepare_quantize(OpContext& op) {
-  const uint32_t scale_type = op.dtype(0) == BELAY_DT_INT32 ? BELAY_DT_FLOAT32 : op.dtype(0);
-  if (op.dtype(1) != scale_type)
-    return op.bad("scale is of type " + std::string(dtype_name(op.dtype(1))) + ", want " +
-                  std::string(dtype_name(scale_type)));
-  BELAY_ASSIGN(const Channels c, channels_of(op));
-  uint32_t to = op.has(2) ? op.dtype(2) : BELAY_DT_UINT8;
-  if (!op.has(2) && op.attr().int_or("output_dtype", 0)) to = uint32_t(op.attr().int_or("output_dtype", 0));
+  BELAY_ASSIGN(const Layout layout, layout_of(op));
+  uint32_t to = uint32_t(op.attr().int_or("output_dtype", 0));
+  if (op.has(2)) {
+    if (to != 0 && to != op.dtype(2))
+      return op.bad("attribute output_dtype is " + std::string(dtype_name(to)) + ", but the zero point is of type " +
+                    std::string(dtype_name(op.dtype(2))));
+    to = op.dtype(2);
+  }
+  if (to == 0) to = BELAY_DT_UINT8;
   if (!(type_bit(to) & kQuantized))
     return op.bad("output type " + std::string(dtype_name(to)) + " is not supported", Code::kUnimplemented);
   BELAY_TRY(op.output(0, to, op.dims(0)));
-  dispatch<kF32 | kF16 | kBf16 | kI32>(op.dtype(0), [&](auto from_tag) {
-    using From = typename decltype(from_tag)::type;
-    dispatch<kQuantized>(to, [&](auto to_tag) {
-      using To = typename decltype(to_tag)::type;
-      const Quantize<From, To> kernel{c, op.has(2)};
-      if (c.outer * c.channels == 1)
-        op.kernel([kernel](const Run& run) {
-          run.parallel(kernel.c.inner, grain_of(0.7),
-                       [&](int64_t begin, int64_t end) { kernel.loop(run, 0, begin, end); });
-        });
-      else
-        op.kernel(kernel);
+  if (has_loop(layout, op.dtype(0), to, op.dtype(1))) {
+    op.kernel([layout, has_zero = op.has(2), is_signed = to == BELAY_DT_INT8](const Run& run) {
+      each_line(run, layout, [&](int64_t at, int64_t n, int64_t channel) {
+        const int32_t zero = !has_zero    ? 0
+                             : is_signed ? int32_t(run.in<int8_t>(2)[channel])
+                                         : int32_t(run.in<uint8_t>(2)[channel]);
+        byte_micro().quantize(run.in<float>(0) + at, n, run.in<float>(1)[channel], zero, is_signed,
+                              run.out<uint8_t>(0) + at);
+      });
     });
-  });
+    return {};
+  }
+  op.kernel(Scaling{layout, op.count(1), op.dtype(0), to, op.dtype(1), op.has(2) ? op.dtype(2) : 0,
+                    {op.attr().int_or("saturate", 1) != 0, PowerRounding::kUp}, true});
   return {};
 }
 
 Status prepare_dequantize(OpContext& op) {
-  BELAY_ASSIGN(const Channels c, channels_of(op));
+  BELAY_ASSIGN(const Layout layout, layout_of(op));
   if (op.has(2) && op.dtype(2) != op.dtype(0))
     return op.bad("zero point is of type " + std::string(dtype_name(op.dtype(2))) + ", want the input's, " +
                   std::string(dtype_name(op.dtype(0))));
-  BELAY_TRY(op.output(0, op.dtype(1), op.dims(0)));
-  const bool has_zero = op.has(2);
-  dispatch<kQuantized | kI32>(op.dtype(0), [&](auto from_tag) {
-    using From = typename decltype(from_tag)::type;
-    dispatch<kF32 | kF16 | kBf16>(op.dtype(1), [&](auto to_tag) {
-      using To = typename decltype(to_tag)::type;
-      op.kernel([c, has_zero](const Run& run) {
-        const int64_t total = c.outer * c.channels * c.inner;
-        run.parallel(total, grain_of(0.5), [&](int64_t begin, int64_t end) {
-          while (begin < end) {
-            const int64_t line = begin / c.inner, channel = line % c.channels,
-                          stop = std::min(end, (line + 1) * c.inner);
-            const float scale = Compute<To>::load(run.in<To>(1)[channel]);
-            const int64_t zero = has_zero ? int64_t(run.in<From>(2)[channel]) : 0;
-            const From* x = run.in<From>(0);
-            To* y = run.out<To>(0);
-            if constexpr (std::is_same_v<To, float> && sizeof(From) == 1) {
-              byte_micro().dequantize(reinterpret_cast<const uint8_t*>(x) + begin, stop - begin, scale, int32_t(zero),
-                                      std::is_signed_v<From>, y + begin);
-              begin = stop;
-              continue;
-            }
-            for (int64_t i = begin; i < stop; ++i) {
-              if constexpr (sizeof(From) < 4)
-                y[i] = Compute<To>::store(float(int32_t(x[i]) - int32_t(zero)) * scale);
-              else
-                y[i] = Compute<To>::store(float(int64_t(x[i]) - zero) * scale);
-            }
-            begin = stop;
-          }
-        });
+  uint32_t to = uint32_t(op.attr().int_or("output_dtype", 0));
+  if (to == 0) to = type_bit(op.dtype(1)) & kWide ? op.dtype(1) : uint32_t(BELAY_DT_FLOAT32);
+  if (!(type_bit(to) & kWide))
+    return op.bad("output type " + std::string(dtype_name(to)) + " is not supported", Code::kUnimplemented);
+  BELAY_TRY(op.output(0, to, op.dims(0)));
+  if (has_loop(layout, to, op.dtype(0), op.dtype(1))) {
+    op.kernel([layout, has_zero = op.has(2), is_signed = op.dtype(0) == BELAY_DT_INT8](const Run& run) {
+      each_line(run, layout, [&](int64_t at, int64_t n, int64_t channel) {
+        const int32_t zero = !has_zero    ? 0
+                             : is_signed ? int32_t(run.in<int8_t>(2)[channel])
+                                         : int32_t(run.in<uint8_t>(2)[channel]);
+        byte_micro().dequantize(run.in<uint8_t>(0) + at, n, run.in<float>(1)[channel], zero, is_signed,
+                                run.out<float>(0) + at);
       });
     });
-  });
+    return {};
+  }
+  op.kernel(Scaling{layout, op.count(1), op.dtype(0), to, op.dtype(1), op.has(2) ? op.dtype(2) : 0, {}, false});
   return {};
 }
 
@@ -167,12 +209,12 @@ Status prepare_dynamic_quantize(OpContext& op) {
 void add_quantize(Registry& registry) {
   registry.add({.op = "QuantizeLinear",
                 .prepare = prepare_quantize,
-                .types = {kF32 | kF16 | kBf16 | kI32, kF32 | kF16 | kBf16, kQuantized},
+                .types = {kWide | kI32, kScale, kQuantized},
                 .min_inputs = 2,
                 .max_inputs = 3});
   registry.add({.op = "DequantizeLinear",
                 .prepare = prepare_dequantize,
-                .types = {kQuantized | kI32, kF32 | kF16 | kBf16, kQuantized | kI32},
+                .types = {kQuantized | kI32, kScale, kQuantized | kI32},
                 .min_inputs = 2,
                 .max_inputs = 3});
   registry.add({.op = "DynamicQuantizeLinear",

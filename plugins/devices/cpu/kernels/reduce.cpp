@@ -273,6 +273,7 @@ template <class T>
 struct PlainReduce {
   Plan plan;
   using L = std::numeric_limits<T>;
+  T top = L::max();  // of integers: what the smallest of none is
   static constexpr bool kInt = std::is_integral_v<T>;
   // Sums of integers wrap around as 64-bit numbers do, so the low bits are those of the exact sum.
   using Sum = std::conditional_t<kInt, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>, double>;
@@ -299,7 +300,7 @@ struct PlainReduce {
     });
   }
   T extreme(const T* base, bool most) const {
-    T best = most ? (kInt ? L::lowest() : T(-L::infinity())) : (kInt ? L::max() : L::infinity());
+    T best = most ? (kInt ? L::lowest() : T(-L::infinity())) : (kInt ? top : L::infinity());
     each(base, [&](T x) {
       if (best != best) return;
       if (x != x || (most ? x > best : x < best)) best = x;
@@ -361,8 +362,8 @@ Status prepare_reduce(OpContext& op) {
       return op.bad("axes " + text_of(axes) + " name axis " + std::to_string(axis) + " twice");
     reduce[axis] = true;
   }
-  const bool nothing = axes.empty() && op.attr().int_or("noop_with_empty_axes", 0) != 0;
-  if (axes.empty() && !nothing) reduce.assign(rank, true);
+  // Without axes each element may stand alone: what is done to a sum is then done to it.
+  if (axes.empty() && op.attr().int_or("noop_with_empty_axes", 0) == 0) reduce.assign(rank, true);
   const bool keep = op.attr().int_or("keepdims", 1) != 0;
   Dims out;
   for (size_t d = 0; d < rank; ++d) {
@@ -372,19 +373,15 @@ Status prepare_reduce(OpContext& op) {
       out.push_back(1);
   }
   BELAY_TRY(op.output(0, op.dtype(0), out));
-  if (nothing) {
-    op.kernel([bytes = op.count(0) * element_bytes(op.dtype(0))](const Run& run) {
-      std::memmove(run.out<char>(0), run.in<char>(0), size_t(bytes));
-    });
-    return {};
-  }
-  const Plan plan = plan_of(op.dims(0), reduce, op.dtype(0), kOp);
-  dispatch<kNumeric>(op.dtype(0), [&](auto tag) {
+  // The bytes of bool are 0 and 1, and are ordered as such.
+  const uint32_t dtype = op.dtype(0) == BELAY_DT_BOOL ? uint32_t(BELAY_DT_UINT8) : op.dtype(0);
+  const Plan plan = plan_of(op.dims(0), reduce, dtype, kOp);
+  dispatch<kNumeric>(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_same_v<compute_t<T>, float>)
       op.kernel(FloatReduce{plan}, simd().name);
     else
-      op.kernel(PlainReduce<T>{plan});
+      op.kernel(op.dtype(0) == BELAY_DT_BOOL ? PlainReduce<T>{plan, T(1)} : PlainReduce<T>{plan});
   });
   return {};
 }
@@ -392,18 +389,18 @@ Status prepare_reduce(OpContext& op) {
 }  // namespace
 
 void add_reduce(Registry& registry) {
-  const auto add = [&](std::string_view op, PrepareFn prepare) {
+  const auto add = [&](std::string_view op, PrepareFn prepare, TypeMask types = kNumeric) {
     registry.add({.op = op,
                   .prepare = prepare,
-                  .types = {kNumeric, kIndex},
+                  .types = {types, kIndex},
                   .max_inputs = 2,
                   .host_inputs = 2,
                   .ns_per_byte = 0.05});
   };
   add("ReduceSum", prepare_reduce<Reduce::kSum>);
   add("ReduceMean", prepare_reduce<Reduce::kMean>);
-  add("ReduceMax", prepare_reduce<Reduce::kMax>);
-  add("ReduceMin", prepare_reduce<Reduce::kMin>);
+  add("ReduceMax", prepare_reduce<Reduce::kMax>, kNumeric | kBool);
+  add("ReduceMin", prepare_reduce<Reduce::kMin>, kNumeric | kBool);
   add("ReduceProd", prepare_reduce<Reduce::kProd>);
   add("ReduceL1", prepare_reduce<Reduce::kL1>);
   add("ReduceL2", prepare_reduce<Reduce::kL2>);

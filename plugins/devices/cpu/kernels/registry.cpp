@@ -25,6 +25,9 @@ void add_detection(Registry&);
 void add_signal(Registry&);
 void add_misc(Registry&);
 void add_random(Registry&);
+void add_rotary(Registry&);
+void add_col2im(Registry&);
+void add_grid(Registry&);
 
 Registry::Registry() {
   add_heavy(*this);
@@ -45,6 +48,9 @@ Registry::Registry() {
   add_signal(*this);
   add_misc(*this);
   add_random(*this);
+  add_rotary(*this);
+  add_col2im(*this);
+  add_grid(*this);
 }
 
 void Registry::add(const OpDef& def) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 namespace belay::cpu {
 namespace {
@@ -80,6 +81,23 @@ int64_t reflected(int64_t at, int64_t dim) {
   return at < dim ? at : period - at;
 }
 
+// Copies what of the input is inside the output, whose element 0 is the input's element -before.
+PadConstant constant_pad(const Dims& in, const Dims& out, const Dims& before, uint32_t bytes) {
+  PadConstant kernel{{}, 0, 0, product(out), int64_t{bytes}, false, true, 0};
+  const Dims src = dense_strides(in), dst = dense_strides(out);
+  Dims inside(in.size());
+  for (size_t d = 0; d < in.size(); ++d) {
+    const int64_t first = std::max<int64_t>(0, -before[d]);
+    inside[d] = std::max<int64_t>(0, std::min(in[d], out[d] - before[d]) - first);
+    kernel.covers = kernel.covers && inside[d] == out[d];
+    kernel.from += first * src[d];
+    kernel.to += (first + before[d]) * dst[d];
+  }
+  if (product(inside) == 0) kernel.from = kernel.to = 0;
+  kernel.copy = StridedCopy(inside, src, dst, bytes);
+  return kernel;
+}
+
 Status prepare_pad(OpContext& op) {
   const Dims& in = op.dims(0);
   const size_t rank = in.size();
@@ -118,18 +136,8 @@ Status prepare_pad(OpContext& op) {
   if (mode == "constant") {
     if (op.has(2) && op.count(2) != 1)
       return op.bad("constant_value has the shape " + text_of(op.dims(2)) + ", want a scalar");
-    PadConstant kernel{{}, 0, 0, product(out), bytes, op.has(2), true, 0};
-    const Dims src = dense_strides(in), dst = dense_strides(out);
-    Dims inside(rank);
-    for (size_t d = 0; d < rank; ++d) {
-      const int64_t first = std::max<int64_t>(0, -before[d]);
-      inside[d] = std::max<int64_t>(0, std::min(in[d], out[d] - before[d]) - first);
-      kernel.covers = kernel.covers && inside[d] == out[d];
-      kernel.from += first * src[d];
-      kernel.to += (first + before[d]) * dst[d];
-    }
-    if (product(inside) == 0) kernel.from = kernel.to = 0;
-    kernel.copy = StridedCopy(inside, src, dst, bytes);
+    PadConstant kernel = constant_pad(in, out, before, bytes);
+    kernel.has_value = op.has(2);
     dispatch<kNumeric>(op.dtype(0), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const T value = Compute<T>::store(convert<compute_t<T>>(op.attr().float_or("value", 0.0f)));
@@ -160,6 +168,28 @@ Status prepare_pad(OpContext& op) {
   op.kernel([kernel = std::move(kernel)](const Run& run) {
     if (product(kernel.out) > 0) kernel(run);
   });
+  return {};
+}
+
+// The middle of the input in the middle of the output; where one element is left over it stands at the end.
+Status prepare_center_crop_pad(OpContext& op) {
+  const Dims& in = op.dims(0);
+  BELAY_ASSIGN(const std::vector<int64_t> shape, op.ints(1));
+  std::vector<int64_t> axes(in.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (const auto given = op.attr().ints("axes")) axes = *given;
+  if (axes.size() != shape.size())
+    return op.bad("shape is " + text_of(shape) + ", want " + std::to_string(axes.size()) + " sizes for the axes " +
+                  text_of(axes));
+  Dims out = in, before(in.size(), 0);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    BELAY_ASSIGN(const size_t axis, op.axis(axes[k], in.size()));
+    if (shape[k] < 0) return op.bad("shape " + text_of(shape) + " has a negative size");
+    out[axis] = shape[k];
+    before[axis] = shape[k] >= in[axis] ? (shape[k] - in[axis]) / 2 : -((in[axis] - shape[k]) / 2);
+  }
+  BELAY_TRY(op.output(0, op.dtype(0), out));
+  op.kernel(constant_pad(in, out, before, element_bytes(op.dtype(0))), "strided copy");
   return {};
 }
 
@@ -375,6 +405,12 @@ void add_shaping(Registry& registry) {
                 .types = {kMovable, kIndex, kMovable, kIndex},
                 .max_inputs = 4,
                 .host_inputs = 0b1010});
+  registry.add({.op = "CenterCropPad",
+                .prepare = prepare_center_crop_pad,
+                .types = {kMovable, kIndex},
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .host_inputs = 2});
   registry.add({.op = "Trilu",
                 .prepare = prepare_trilu,
                 .types = {kMovable, kI64},

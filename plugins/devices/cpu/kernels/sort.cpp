@@ -1,4 +1,4 @@
-// Operators that order, count or pick elements: TopK, Unique, NonZero, Compress, CumSum.
+// Operators that order, count or pick elements: TopK, Unique, NonZero, Compress, CumSum, CumProd.
 #include "convert.hpp"
 #include "registry.hpp"
 
@@ -244,10 +244,11 @@ Status prepare_unique(OpContext& op) {
   return {};
 }
 
-// ---- CumSum
+// ---- CumSum, CumProd
 // ----------------------------------------------------------------------------------------------------------
 
-Status prepare_cum_sum(OpContext& op) {
+template <bool kProduct>
+Status prepare_cumulative(OpContext& op) {
   const Dims& in = op.dims(0);
   BELAY_ASSIGN(const std::vector<int64_t> given, op.ints(1));
   if (given.size() != 1) return op.bad("axis has the shape " + text_of(op.dims(1)) + ", want a scalar");
@@ -264,10 +265,11 @@ Status prepare_cum_sum(OpContext& op) {
       run.parallel(lines, grain_of(double(dim)), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t base = i / inner * dim * inner + i % inner;
-          Sum total = 0;
+          Sum total = kProduct ? 1 : 0;
           for (int64_t d = 0; d < dim; ++d) {
             const int64_t at = base + (reverse ? dim - 1 - d : d) * inner;
-            const Sum next = total + Sum(Compute<T>::load(run.in<T>(0)[at]));
+            const Sum value = Sum(Compute<T>::load(run.in<T>(0)[at]));
+            const Sum next = kProduct ? total * value : total + value;
             run.out<T>(0)[at] = Compute<T>::store(C(exclusive ? total : next));
             total = next;
           }
@@ -300,7 +302,14 @@ void add_sort(Registry& registry) {
                 .max_outputs = 4,
                 .ns_per_byte = 5});
   registry.add({.op = "CumSum",
-                .prepare = prepare_cum_sum,
+                .prepare = prepare_cumulative<false>,
+                .types = {kNumeric, kIndex},
+                .min_inputs = 2,
+                .max_inputs = 2,
+                .in_place = InPlace::kFirst,
+                .host_inputs = 2});
+  registry.add({.op = "CumProd",
+                .prepare = prepare_cumulative<true>,
                 .types = {kNumeric, kIndex},
                 .min_inputs = 2,
                 .max_inputs = 2,

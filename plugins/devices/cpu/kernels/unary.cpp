@@ -1,6 +1,7 @@
 // Operators of one tensor, element by element.
 #include "blocks.hpp"
 #include "registry.hpp"
+#include "small_types.hpp"
 
 #include <array>
 #include <cmath>
@@ -231,6 +232,8 @@ Status prepare_quick_gelu(OpContext& op) {
   return prepare_float(op, Unary::kSwish, op.attr().float_or("alpha", 1.702f));
 }
 
+Status prepare_swish(OpContext& op) { return prepare_float(op, Unary::kSwish, op.attr().float_or("alpha", 1.0f)); }
+
 Status prepare_shrink(OpContext& op) {
   const float lambd = op.attr().float_or("lambd", 0.5f), bias = op.attr().float_or("bias", 0.0f);
   if (type_bit(op.dtype(0)) & kFloats) return prepare_float(op, Unary::kShrink, lambd, bias);
@@ -297,9 +300,33 @@ Status prepare_not(OpContext& op) {
   return {};
 }
 
+Status prepare_bitwise_not(OpContext& op) {
+  BELAY_TRY(op.output(0, op.dtype(0), op.dims(0)));
+  op.kernel([bytes = op.count(0) * element_bytes(op.dtype(0))](const Run& run) {
+    run.parallel(bytes, grain_of(0.1), [&](int64_t begin, int64_t end) {
+      const uint8_t* x = run.in<uint8_t>(0);
+      uint8_t* y = run.out<uint8_t>(0);
+      for (int64_t i = begin; i < end; ++i) y[i] = uint8_t(~x[i]);
+    });
+  });
+  return {};
+}
+
 template <class Test>
 Status prepare_test(OpContext& op, Test test) {
   BELAY_TRY(op.output(0, BELAY_DT_BOOL, op.dims(0)));
+  if (is_small(op.dtype(0))) {
+    op.kernel([count = op.count(0), dtype = op.dtype(0), test](const Run& run) {
+      run.parallel(count, grain_of(1), [&](int64_t begin, int64_t end) {
+        for_blocks(begin, end, [&](int64_t at, int64_t n) {
+          float wide[kBlock];
+          load_floats(dtype, run.in<void>(0), at, n, wide);
+          for (int64_t i = 0; i < n; ++i) run.out<bool>(0)[at + i] = test(wide[i]);
+        });
+      });
+    });
+    return {};
+  }
   dispatch<kFloats>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
     op.kernel([count = op.count(0), test](const Run& run) {
@@ -366,6 +393,7 @@ void add_unary(Registry& registry) {
   floats("ThresholdedRelu", prepare_thresholded_relu, 0.05);
   floats("Gelu", prepare_gelu, 0.1);
   floats("Gelu", prepare_plain<Unary::kGelu>, 0.1, "com.microsoft");
+  floats("Swish", prepare_swish, 0.1);
   floats("QuickGelu", prepare_quick_gelu, 0.1, "com.microsoft");
 
   registry.add({.op = "Abs",
@@ -391,8 +419,9 @@ void add_unary(Registry& registry) {
                 .max_inputs = 3,
                 .in_place = InPlace::kFirst});
   registry.add({.op = "Not", .prepare = prepare_not, .types = {kBool}, .in_place = InPlace::kFirst});
-  registry.add({.op = "IsNaN", .prepare = prepare_is_nan, .types = {kFloats}});
-  registry.add({.op = "IsInf", .prepare = prepare_is_inf, .types = {kFloats}});
+  registry.add({.op = "BitwiseNot", .prepare = prepare_bitwise_not, .types = {kInts}, .in_place = InPlace::kFirst});
+  registry.add({.op = "IsNaN", .prepare = prepare_is_nan, .types = {kFloats | kFloat8}});
+  registry.add({.op = "IsInf", .prepare = prepare_is_inf, .types = {kFloats | kFloat8}});
 }
 
 }  // namespace belay::cpu

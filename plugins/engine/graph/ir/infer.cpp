@@ -242,6 +242,8 @@ uint64_t shape_inputs(const Node& node) {
       {"DFT", 2 + 4},
       {"STFT", 2 + 8},
       {"Col2Im", 2 + 4},
+      {"CenterCropPad", 2},
+      {"AffineGrid", 2},
       {"If", 1},
   };
   const auto at = table.find(node.op);

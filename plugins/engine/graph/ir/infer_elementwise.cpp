@@ -90,7 +90,7 @@ Status dropout(Infer& at) {
 Status quantize(Infer& at) {
   Type type = at.in(0);
   type.kind = BELAY_TYPE_TENSOR;
-  type.dtype = at.has(2) ? at.dtype(2) : uint32_t(at.node().int_or("output_dtype", BELAY_DT_UINT8));
+  type.dtype = at.has(2) ? at.dtype(2) : uint32_t(at.node().int_or("output_dtype", 0));
   if (type.dtype == BELAY_DT_UNDEFINED) type.dtype = BELAY_DT_UINT8;
   at.set(0, type);
   return {};
@@ -119,7 +119,9 @@ Status byte_table(Infer& at) {
 Status dequantize(Infer& at) {
   Type type = at.in(0);
   type.kind = BELAY_TYPE_TENSOR;
-  type.dtype = at.dtype(1) == BELAY_DT_UNDEFINED ? BELAY_DT_FLOAT32 : at.dtype(1);
+  // Scales that are no floats for results are integers or powers of 2.
+  type.dtype = uint32_t(at.node().int_or("output_dtype", 0));
+  if (type.dtype == BELAY_DT_UNDEFINED) type.dtype = is_float(at.dtype(1)) ? at.dtype(1) : uint32_t(BELAY_DT_FLOAT32);
   at.set(0, type);
   return {};
 }
@@ -214,6 +216,7 @@ constexpr RuleEntry kElementwiseRules[] = {
     {"Clip", like_first},
     {"Cos", like_first},
     {"Cosh", like_first},
+    {"CumProd", like_first},
     {"CumSum", like_first},
     {"Elu", like_first},
     {"Erf", like_first},
@@ -236,6 +239,8 @@ constexpr RuleEntry kElementwiseRules[] = {
     {"Reciprocal", like_first},
     {"Relu", like_first},
     {"ReverseSequence", like_first},
+    {"RotaryEmbedding", like_first},
+    {"TensorScatter", like_first},
     {"Round", like_first},
     {"Selu", like_first},
     {"Shrink", like_first},

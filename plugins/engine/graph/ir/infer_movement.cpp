@@ -349,6 +349,27 @@ Status pad(Infer& at) {
   return {};
 }
 
+Status center_crop_pad(Infer& at) {
+  const auto shape = at.ints(1);
+  if (!at.ranked(0)) {
+    at.set_unranked(0, at.dtype(0));
+    return {};
+  }
+  Dims out = at.dims(0);
+  const auto* axes = at.node().ints("axes");
+  if (shape && shape->size() != (axes ? axes->size() : out.size()))
+    return at.fail("the shape has " + std::to_string(shape->size()) + " entries, want " +
+                   std::to_string(axes ? axes->size() : out.size()));
+  for (size_t i = 0; i < (axes ? axes->size() : out.size()); ++i) {
+    BELAY_ASSIGN(const int64_t axis, at.axis(axes ? (*axes)[i] : int64_t(i), at.rank(0)));
+    out[size_t(axis)] = shape ? (*shape)[i] : kUnknown;
+    if (at.constant(1) && shape && (*shape)[i] < 0)
+      return at.fail("the shape has the dim " + std::to_string((*shape)[i]));
+  }
+  at.set(0, at.dtype(0), std::move(out));
+  return {};
+}
+
 Status expand(Infer& at) {
   const auto shape = at.ints(1);
   if (!at.ranked(0) || !shape) {
@@ -487,6 +508,7 @@ constexpr RuleEntry kMovementRules[] = {
     {"Split", split},
     {"Slice", slice},
     {"Pad", pad},
+    {"CenterCropPad", center_crop_pad},
     {"Expand", expand},
     {"Tile", tile},
     {"DepthToSpace", depth_to_space},

@@ -351,6 +351,43 @@ Status attention(Infer& at) {
   return {};
 }
 
+Status rms_norm(Infer& at) {
+  Type type = at.in(0);
+  type.kind = BELAY_TYPE_TENSOR;
+  type.dtype = at.dtype(1);
+  at.set(0, type);
+  return {};
+}
+
+// As large as the grid of offsets.
+Status deform_conv(Infer& at) {
+  const auto dim = [&](size_t input, size_t d) {
+    return at.ranked(input) && size_t(at.rank(input)) > d ? at.dims(input)[d] : kUnknown;
+  };
+  if (!at.ranked(0)) {
+    at.set_unranked(0, at.dtype(0));
+    return {};
+  }
+  Dims out{dim(0, 0), dim(1, 0)};
+  for (size_t d = 2; d < at.dims(0).size(); ++d) out.push_back(dim(2, d));
+  at.set(0, at.dtype(0), std::move(out));
+  return {};
+}
+
+// [N, spatial dims, as many coordinates] of a size with batch and channels.
+Status affine_grid(Infer& at) {
+  const auto size = at.ints(1);
+  if (!size || size->size() < 3) {
+    at.set_unranked(0, at.dtype(0));
+    return {};
+  }
+  Dims out{(*size)[0]};
+  out.insert(out.end(), size->begin() + 2, size->end());
+  out.push_back(int64_t(size->size()) - 2);
+  at.set(0, at.dtype(0), std::move(out));
+  return {};
+}
+
 constexpr RuleEntry kNnRules[] = {
     {"Conv", conv},
     {"ConvInteger", conv},
@@ -380,6 +417,9 @@ constexpr RuleEntry kNnRules[] = {
     {"RoiAlign", roi_align},
     {"MaxRoiPool", roi_align},
     {"GridSample", grid_sample},
+    {"RMSNormalization", rms_norm},
+    {"DeformConv", deform_conv},
+    {"AffineGrid", affine_grid},
 };
 
 }  // namespace

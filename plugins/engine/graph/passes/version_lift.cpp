@@ -223,6 +223,7 @@ class Lifter {
   bool lift_by_operator(ir::Node& node) {
     const std::string& op = node.op;
     const uint32_t v = node.version;
+    if (v >= 21 && (op == "Transpose" || op == "Pad") && lift_small(node)) return true;
     static const std::set<std::string_view> broadcasting = {"Add", "Sub", "Mul",   "Div",     "Pow", "And",
                                                             "Or",  "Xor", "Equal", "Greater", "Less"};
     if (broadcasting.contains(op) && v < 7) return lift_broadcast(node);
@@ -272,6 +273,40 @@ class Lifter {
     } else if (op == "Tile" && v < 6) {
       return false;
     }
+    return true;
+  }
+
+  ir::ValueId cast(const std::string& name, ir::ValueId value, uint32_t to) {
+    ir::Node& node = model_.add_node(graph_, "Cast", 13, name);
+    node.inputs = {value};
+    node.set_int("to", to);
+    const ir::NodeId id = node.id;
+    const ir::ValueId out = model_.add_value(graph_, name + ".wide");
+    model_.nodes[id].outputs = {out};
+    append(model_.nodes[id]);
+    return out;
+  }
+
+  // Elements of less than a byte are moved as bytes: kernels move whole bytes.
+  bool lift_small(ir::Node& node) {
+    const uint32_t dtype = env_.type(node.input(0)).dtype;
+    const DtypeInfo* info = find_dtype(dtype);
+    if (!info || info->bits == 0 || info->bits >= 8) return false;
+    const uint32_t wide = dtype == BELAY_DT_FLOAT4E2M1 ? BELAY_DT_FLOAT32 : BELAY_DT_INT8;
+    std::vector<ir::ValueId> inputs = node.inputs;
+    inputs[0] = cast(node.name, inputs[0], wide);
+    if (node.op == "Pad" && node.input(2) != BELAY_NONE) inputs[2] = cast(node.name, inputs[2], wide);
+    ir::Node& inner = model_.add_node(graph_, node.op, 13, node.name);
+    inner.inputs = std::move(inputs);
+    inner.attributes = node.attributes;
+    const ir::NodeId id = inner.id;
+    const ir::ValueId moved = model_.add_value(graph_, node.name + ".moved");
+    model_.nodes[id].outputs = {moved};
+    append(model_.nodes[id]);
+    node.op = "Cast";
+    node.inputs = {moved};
+    node.attributes.clear();
+    node.set_int("to", dtype);
     return true;
   }
 

@@ -16,6 +16,8 @@ void add_heavy(Registry& registry) {
   add_resize(registry);
   add_fused_products(registry);
   add_attention(registry);
+  add_group_norm(registry);
+  add_deform_conv(registry);
 }
 
 }  // namespace belay::cpu

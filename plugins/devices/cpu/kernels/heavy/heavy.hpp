@@ -22,5 +22,7 @@ void add_rnn(Registry&);
 void add_resize(Registry&);
 void add_fused_products(Registry&);
 void add_attention(Registry&);
+void add_group_norm(Registry&);
+void add_deform_conv(Registry&);
 
 }  // namespace belay::cpu

@@ -1,0 +1,116 @@
+// RotaryEmbedding.
+#include "rotary.hpp"
+
+#include "registry.hpp"
+
+#include <cstring>
+
+namespace belay::cpu {
+namespace {
+
+template <class T>
+void rotate(const RotaryForm& f, const T* x, const T* cos, const T* sin, T* y) {
+  const int64_t half = f.rotated / 2, step = f.interleaved ? 2 : 1, other = f.interleaved ? 1 : half;
+  for (int64_t i = 0; i < half; ++i) {
+    const auto a = Compute<T>::load(x[i * step]), b = Compute<T>::load(x[i * step + other]);
+    const auto c = Compute<T>::load(cos[i]), s = Compute<T>::load(sin[i]);
+    y[i * step] = Compute<T>::store((a * c - b * s) * compute_t<T>(f.scale));
+    y[i * step + other] = Compute<T>::store((b * c + a * s) * compute_t<T>(f.scale));
+  }
+  if (x != y && f.size > f.rotated)
+    std::memcpy(y + f.rotated, x + f.rotated, size_t(f.size - f.rotated) * sizeof(T));
+}
+
+template <class T>
+belay_status run_rotary(const RotaryForm& f, const Run& run) {
+  const int64_t* positions = run.in<int64_t>(f.positions);
+  const auto row_of = [&](int64_t b, int64_t r) {
+    switch (f.how) {
+      case RotaryForm::Positions::kGiven:
+        return positions[b * f.rows + r];
+      case RotaryForm::Positions::kFirst:
+        return positions[0] + r;
+      default:
+        return b * f.rows + r;
+    }
+  };
+  for (int64_t i = 0; i < f.batch * f.rows; ++i)
+    if (const int64_t row = row_of(i / f.rows, i % f.rows); row < 0 || row >= f.cache_rows)
+      return run.fail(Code::kOutOfRange, "RotaryEmbedding: position " + std::to_string(row) + " of row " +
+                                             std::to_string(i % f.rows) + " in batch " + std::to_string(i / f.rows) +
+                                             " is not in the caches, which have " + std::to_string(f.cache_rows) +
+                                             " rows.");
+  run.parallel(f.batch * f.rows, grain_of(double(f.heads * f.size) * 0.5), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t b = i / f.rows, r = i % f.rows, cache = row_of(b, r) * (f.rotated / 2);
+      for (int64_t h = 0; h < f.heads; ++h) {
+        const int64_t at = b * f.steps.batch + h * f.steps.head + r * f.steps.row;
+        rotate<T>(f, run.in<T>(f.x) + at, run.in<T>(f.cos) + cache, run.in<T>(f.sin) + cache, run.out<T>(0) + at);
+      }
+    }
+  });
+  return BELAY_OK;
+}
+
+Status prepare_rotary(OpContext& op) {
+  const Dims &x = op.dims(0), &cos = op.dims(1);
+  RotaryForm form;
+  if (x.size() == 4) {
+    form.batch = x[0], form.heads = x[1], form.rows = x[2], form.size = x[3];
+    form.steps = heads_first(form.heads, form.rows, form.size);
+  } else if (x.size() == 3) {
+    form.heads = op.attr().int_or("num_heads", 0);
+    if (form.heads < 1 || x[2] % form.heads != 0)
+      return op.bad("attribute num_heads is " + std::to_string(form.heads) + ", want a divisor of the last dim of " +
+                    text_of(x));
+    form.batch = x[0], form.rows = x[1], form.size = x[2] / form.heads;
+    form.steps = rows_first(form.heads, form.rows, form.size);
+  } else {
+    return op.bad("the input has the shape " + text_of(x) + ", want rank 3 or 4");
+  }
+  const int64_t rotated = op.attr().int_or("rotary_embedding_dim", 0);
+  form.rotated = rotated ? rotated : form.size;
+  if (form.rotated < 0 || form.rotated > form.size || form.rotated % 2 != 0)
+    return op.bad("rotary_embedding_dim is " + std::to_string(form.rotated) + ", want an even number up to the heads' " +
+                  std::to_string(form.size));
+  form.interleaved = op.attr().int_or("interleaved", 0) != 0;
+  for (size_t i = 1; i < 3; ++i)
+    if (op.dtype(i) != op.dtype(0))
+      return op.bad("the caches are of type " + std::string(dtype_name(op.dtype(i))) + ", the input of " +
+                    std::string(dtype_name(op.dtype(0))) + ", want one type");
+  Dims want{form.batch, form.rows, form.rotated / 2};
+  if (op.has(3)) {
+    form.how = RotaryForm::Positions::kGiven;
+    if (op.dims(3) != Dims{form.batch, form.rows})
+      return op.bad("position_ids have the shape " + text_of(op.dims(3)) + ", want [" + std::to_string(form.batch) +
+                    "," + std::to_string(form.rows) + "]");
+    want = {cos.empty() ? 0 : cos[0], form.rotated / 2};
+  }
+  if (cos != want || op.dims(2) != want)
+    return op.bad("the caches have the shapes " + text_of(cos) + " and " + text_of(op.dims(2)) + ", want " +
+                  text_of(want));
+  form.cache_rows = op.has(3) ? cos[0] : form.batch * form.rows;
+  BELAY_TRY(op.output(0, op.dtype(0), x));
+  make_rotary(op, form);
+  return {};
+}
+
+}  // namespace
+
+void make_rotary(OpContext& op, const RotaryForm& form) {
+  dispatch<kFloats>(op.dtype(form.x), [&](auto tag) {
+    op.kernel([form](const Run& run) { return run_rotary<typename decltype(tag)::type>(form, run); });
+  });
+}
+
+void add_rotary(Registry& registry) {
+  registry.add({.op = "RotaryEmbedding",
+                .prepare = prepare_rotary,
+                .types = {kFloats, kFloats, kFloats, kI64},
+                .min_inputs = 3,
+                .max_inputs = 4,
+                .in_place = InPlace::kFirst,
+                .ns_per_byte = 0.2});
+}
+
+}  // namespace belay::cpu
