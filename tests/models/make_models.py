@@ -17,6 +17,7 @@ import numpy as np
 import cases_control
 import cases_gradient
 import cases_networks
+import cases_opsets
 import cases_quantized
 import cases_small_types
 import cases_storage
@@ -26,7 +27,7 @@ import cases_values
 from onnx_build import write_file
 
 MODULES = [cases_networks, cases_gradient, cases_quantized, cases_control, cases_values, cases_storage, cases_text,
-           cases_transformer, cases_small_types]
+           cases_transformer, cases_small_types, cases_opsets]
 
 
 def main():

@@ -113,7 +113,7 @@ Status prepare_dft(OpContext& op) {
   const Dims& in = op.dims(0);
   if (in.size() < 2 || (in.back() != 1 && in.back() != 2))
     return op.bad("input has the shape " + text_of(in) + ", want a last dim of 1 (real) or 2 (complex)");
-  int64_t raw = op.attr().int_or("axis", 1);
+  int64_t raw = op.attr().int_or("axis", op.version() < 20 ? 1 : -2);
   if (op.has(2)) {  // an input from version 20 on
     BELAY_ASSIGN(const std::vector<int64_t> given, op.ints(2));
     if (given.size() != 1) return op.bad("axis is no scalar");
@@ -121,7 +121,12 @@ Status prepare_dft(OpContext& op) {
   }
   BELAY_ASSIGN(const size_t axis, op.axis(raw, in.size()));
   if (axis + 1 == in.size()) return op.bad("axis is the last one, which holds the parts of complex numbers");
-  int64_t length = in[axis];
+  const bool inverse = op.attr().int_or("inverse", 0) != 0, onesided = op.attr().int_or("onesided", 0) != 0;
+  // One side of a spectrum is made of real numbers, or real numbers of it.
+  const bool halves = !inverse && onesided, joins = inverse && onesided;
+  if (joins && in.back() != 2)
+    return op.bad("the input has the shape " + text_of(in) + ", want complex numbers where inverse and onesided are set");
+  int64_t length = joins ? 2 * (in[axis] - 1) : in[axis];
   if (op.has(1)) {
     BELAY_ASSIGN(const std::vector<int64_t> given, op.ints(1));
     if (given.size() != 1) return op.bad("dft_length is no scalar");
@@ -129,13 +134,11 @@ Status prepare_dft(OpContext& op) {
   }
   if (length < 1 || length > kLongest)
     return op.bad("the transform has " + std::to_string(length) + " points, want 1 to 2^26");
-  const bool inverse = op.attr().int_or("inverse", 0) != 0, onesided = op.attr().int_or("onesided", 0) != 0;
-  if (inverse && onesided) return op.bad("inverse and onesided exclude each other");
   Dims out = in;
-  out[axis] = onesided ? length / 2 + 1 : length;
-  out.back() = 2;
+  out[axis] = halves ? length / 2 + 1 : length;
+  out.back() = joins ? 1 : 2;
   BELAY_TRY(op.output(0, op.dtype(0), out));
-  const int64_t parts = in.back(), dim = in[axis], bins = out[axis],
+  const int64_t parts = in.back(), out_parts = out.back(), dim = in[axis], bins = out[axis],
                 inner = product(in, axis + 1, in.size() - 1);
   const auto fourier = std::make_shared<const Fourier>(size_t(length), inverse);
   dispatch<kFloats>(op.dtype(0), [&](auto tag) {
@@ -147,15 +150,21 @@ Status prepare_dft(OpContext& op) {
         Complex* line = all + size_t(part) * room;
         for (int64_t i = begin; i < end; ++i) {
           const T* x = run.in<T>(0) + (i / inner * dim * inner + i % inner) * parts;
-          for (int64_t d = 0; d < length; ++d) {
+          const auto value = [&](int64_t d) {
             const auto at = [&](int64_t p) { return double(Compute<T>::load(x[d * inner * parts + p])); };
-            line[d] = d < dim ? Complex(at(0), parts == 2 ? at(1) : 0) : Complex();
+            return d < dim ? Complex(at(0), parts == 2 ? at(1) : 0) : Complex();
+          };
+          for (int64_t d = 0; d < length; ++d) line[d] = value(d);
+          if (joins) {  // the other side mirrors this one, and the ends have no imaginary part
+            for (int64_t d = length / 2 + 1; d < length; ++d) line[d] = std::conj(value(length - d));
+            line[0] = line[0].real();
+            if (length % 2 == 0) line[length / 2] = line[length / 2].real();
           }
           fourier->run(line, line + length);
-          T* y = run.out<T>(0) + (i / inner * bins * inner + i % inner) * 2;
+          T* y = run.out<T>(0) + (i / inner * bins * inner + i % inner) * out_parts;
           for (int64_t d = 0; d < bins; ++d) {
-            y[d * inner * 2] = Compute<T>::store(compute_t<T>(line[d].real()));
-            y[d * inner * 2 + 1] = Compute<T>::store(compute_t<T>(line[d].imag()));
+            y[d * inner * out_parts] = Compute<T>::store(compute_t<T>(line[d].real()));
+            if (out_parts == 2) y[d * inner * 2 + 1] = Compute<T>::store(compute_t<T>(line[d].imag()));
           }
         }
       });

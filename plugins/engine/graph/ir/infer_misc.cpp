@@ -104,7 +104,7 @@ Status dft(Infer& at) {
     at.set_unranked(0, at.dtype(0));
     return {};
   }
-  int64_t axis_value = at.node().int_or("axis", 1);
+  int64_t axis_value = at.node().int_or("axis", at.node().version < 20 ? 1 : -2);
   if (at.has(2)) {
     const auto given = at.known_ints(2);
     if (!given || given->size() != 1) {
@@ -115,13 +115,15 @@ Status dft(Infer& at) {
   }
   BELAY_ASSIGN(const int64_t axis, at.axis(axis_value, at.rank(0)));
   Dims out = at.dims(0);
+  const bool inverse = at.node().int_or("inverse", 0) != 0, onesided = at.node().int_or("onesided", 0) != 0;
   if (at.has(1)) {
     const auto length = at.known_ints(1);
     out[size_t(axis)] = length && length->size() == 1 ? (*length)[0] : kUnknown;
+  } else if (onesided && inverse && out[size_t(axis)] > 0) {
+    out[size_t(axis)] = 2 * (out[size_t(axis)] - 1);
   }
-  const bool inverse = at.node().int_or("inverse", 0) != 0, onesided = at.node().int_or("onesided", 0) != 0;
   if (onesided && !inverse && out[size_t(axis)] >= 0) out[size_t(axis)] = out[size_t(axis)] / 2 + 1;
-  out.back() = 2;
+  out.back() = onesided && inverse ? 1 : 2;
   at.set(0, at.dtype(0), std::move(out));
   return {};
 }

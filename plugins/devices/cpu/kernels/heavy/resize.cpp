@@ -238,6 +238,19 @@ Status read_sizes(const OpContext& context, size_t roi, size_t scales, size_t si
   request.roi_begin.assign(rank, 0);
   request.roi_end.assign(rank, 1);
 
+  std::vector<double> spans(axes.size(), 1);  // of the region, in parts of the input
+  if (request.rules.coordinates == Coordinates::kTfCropAndResize) {
+    if (roi == 0 || !context.has(roi) || context.count(roi) != 2 * int64_t(axes.size()))
+      return context.bad("roi has " + std::to_string(roi && context.has(roi) ? context.count(roi) : 0) +
+                         " values, want " + std::to_string(2 * axes.size()) + " for tf_crop_and_resize");
+    BELAY_ASSIGN(const std::vector<double> region, context.numbers(roi));
+    for (size_t i = 0; i < axes.size(); ++i) {
+      request.roi_begin[axes[i]] = region[i];
+      request.roi_end[axes[i]] = region[axes.size() + i];
+      spans[i] = region[axes.size() + i] - region[i];
+    }
+  }
+
   const bool by_sizes = sizes != 0 && context.has(sizes) && context.count(sizes) > 0;
   const bool by_scales = context.has(scales) && context.count(scales) > 0;
   if (by_sizes == by_scales)
@@ -275,8 +288,9 @@ Status read_sizes(const OpContext& context, size_t roi, size_t scales, size_t si
   } else {
     BELAY_ASSIGN(const std::vector<double> factors, context.numbers(scales));
     for (size_t i = 0; i < axes.size(); ++i) {
-      const double size = std::floor(double(x[axes[i]]) * factors[i]);
-      if (!(factors[i] > 0) || !(size <= INT32_MAX))
+      // In float, as shape inference multiplies: 10 * 0.7 rounds differently in double.
+      const double size = std::floor(double(float(x[axes[i]]) * float(spans[i]) * float(factors[i])));
+      if (!(factors[i] > 0) || !(size >= 0 && size <= INT32_MAX))
         return context.bad("scales[" + std::to_string(i) + "] is " + std::to_string(factors[i]) +
                            ", want more than 0 and a result below 2^31");
       request.scales[axes[i]] = factors[i];
@@ -288,16 +302,6 @@ Status read_sizes(const OpContext& context, size_t roi, size_t scales, size_t si
       return context.bad("dim " + std::to_string(d) + " of the input is 0, it cannot become " +
                          std::to_string(request.out[d]));
 
-  if (request.rules.coordinates == Coordinates::kTfCropAndResize) {
-    if (roi == 0 || !context.has(roi) || context.count(roi) != 2 * int64_t(axes.size()))
-      return context.bad("roi has " + std::to_string(roi && context.has(roi) ? context.count(roi) : 0) +
-                         " values, want " + std::to_string(2 * axes.size()) + " for tf_crop_and_resize");
-    BELAY_ASSIGN(const std::vector<double> region, context.numbers(roi));
-    for (size_t i = 0; i < axes.size(); ++i) {
-      request.roi_begin[axes[i]] = region[i];
-      request.roi_end[axes[i]] = region[axes.size() + i];
-    }
-  }
   return {};
 }
 
