@@ -54,8 +54,8 @@ def four_bit_casts(rng):
 
 
 def small_moves(rng):
-    """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Transpose, Pad, Shape and Size of integers of 4 bits and of
-    floats of 4 bits"""
+    """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Transpose, Pad, ConstantOfShape, Shape and Size of integers of 4
+    bits and of floats of 4 bits"""
     n = Nodes("small_moves")
     for kind in I4, U4, E2M1:
         codes = rng.randint(0, 16, (3, 5, 1))
@@ -71,6 +71,8 @@ def small_moves(rng):
         move("Pad", np.pad(codes, ((1, 0), (0, 2), (0, 0)), constant_values=5), np.int64([1, 0, 0, 0, 2, 0]), Small(kind, 5))
         move("Pad", np.pad(codes, ((1, 1), (0, 2), (0, 0)), mode="wrap"), np.int64([1, 0, 1, 2]), None, np.int64([0, 1]),
              mode="wrap")
+        n.add("ConstantOfShape", [np.int64([3, 5])], [Small(kind, np.full((3, 5), 11))], known=kind == I4,
+              value=Small(kind, [11]).proto("value"))
         n.add("Shape", [x], [np.int64([3, 5, 1])])
         n.add("Size", [x], [np.int64(15)])
     return n.case(23)

@@ -327,13 +327,26 @@ Status prepare_constant_of_shape(OpContext& op) {
   std::string value(4, '\0');
   if (const Attribute* given = op.attr().find("value")) {
     if (given->kind != BELAY_ATTR_TENSOR || product(given->dims) != 1 ||
-        given->bytes.size() != element_bytes(given->dtype) || !element_bytes(given->dtype))
+        given->bytes.size() != dtype_bytes(given->dtype, 1))
       return op.bad("value has the shape " + text_of(given->dims) + " and type " +
-                    std::string(dtype_name(given->dtype)) + ", want one element of a type of whole bytes");
+                    std::string(dtype_name(given->dtype)) + ", want one element of a type of fixed size");
     dtype = given->dtype;
     value = given->bytes;
   }
   BELAY_TRY(op.output(0, dtype, shape));
+  if (const uint32_t bits = find_dtype(dtype)->bits; bits < 8) {
+    // A byte full of the element; behind the last one the bits are 0.
+    uint8_t full = 0;
+    for (uint32_t at = 0; at < 8; at += bits) full = uint8_t(full | (uint8_t(value[0]) & ((1 << bits) - 1)) << at);
+    op.kernel(
+        [full, bytes = int64_t(*dtype_bytes(dtype, uint64_t(product(shape)))), rest = product(shape) * bits % 8](
+            const Run& run) {
+          fill_all(run, run.out<uint8_t>(0), bytes, full);
+          if (rest) run.out<uint8_t>(0)[bytes - 1] = uint8_t(full & ((1 << rest) - 1));
+        },
+        "fill");
+    return {};
+  }
   dispatch_bytes(element_bytes(dtype), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T element;

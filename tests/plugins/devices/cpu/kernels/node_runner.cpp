@@ -80,7 +80,7 @@ struct Exec {
       int64_t count = 1;
       for (uint32_t d = 0; d < rank; ++d) count *= dims[d];
       self.out_memory[index] =
-          std::make_unique<Guarded>(size_t(count) * element_bytes(self.out_dtypes[index]));
+          std::make_unique<Guarded>(dtype_bytes(self.out_dtypes[index], uint64_t(count)).value_or(0));
       return self.out_memory[index]->data();
     };
     raw.fail = [](const belay_exec* exec, uint32_t code, belay_str message) -> belay_status {
