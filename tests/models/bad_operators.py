@@ -2,10 +2,20 @@
 import numpy as np
 import onnx
 
-from onnx_build import BOOL, F32, I64, Graph
+from onnx_build import BOOL, F32, I64, U8, Graph
 
 OPSET = 17
 OUTPUT_TYPES = {"TopK": [F32, I64], "ArgMax": [I64], "Range": [I64], "Not": [BOOL], "And": [BOOL]}  # the others: F32
+
+
+def gradient(op, y="y", **attributes):
+    """The Gradient bad_node of sum(op(x)) by x."""
+    g = Graph("gradient")
+    g.input("x", F32, [2])
+    g.op(op, "x", out="y", **attributes)
+    g.op("Gradient", "x", out="d", name="bad_node", domain="ai.onnx.preview.training", xs=["x"], y=y)
+    g.output("d", F32, [2])
+    return g.model(OPSET, ai_onnx_preview_training=1)
 
 
 def use(op, *inputs, types=None, opset=OPSET, outs=1, **attributes):
@@ -160,3 +170,29 @@ def add(files):
             ("range_of_256_tib", use("Range", np.array(0, np.int64), np.array(2**45, np.int64), np.array(1, np.int64))),
             ("resize_that_overflows", use("Resize", image, None, None, ints(1, 1, 2**33, 2**33)))):
         files.run(f"misuse/{name}", model, "bad_node")
+    add_text(files)
+
+
+def add_text(files):
+    """What is wrong with text shows when it is read: the element is named."""
+    def words(*values):
+        return np.array(values, object)
+
+    for name, model, expected in (
+            ("cast_of_no_number", use("Cast", words("1", "12x"), to=F32), "'12x'"),
+            ("cast_of_too_much", use("Cast", words("256"), to=U8), "uint8"),
+            ("cast_of_a_huge_integer", use("Cast", words("9223372036854775808"), to=I64), "int64"),
+            ("cast_of_nothing", use("Cast", words(""), to=I64), "is no number"),
+            ("normalize_a_matrix", use("StringNormalizer", words(["a"], ["b"])), "[2,1]"),
+            ("normalize_no_utf8", use("StringNormalizer", np.array([b"a\xff"], object), case_change_action="UPPER"), "UTF-8"),
+            ("normalize_by_no_locale", use("StringNormalizer", words("a"), case_change_action="UPPER", locale="x y"), "'x y'"),
+            ("normalize_by_no_action", use("StringNormalizer", words("a"), case_change_action="Lower"), "'Lower'"),
+            ("unique_along_no_axis", use("Unique", words("a"), axis=1), "axis 1 is not in"),
+            ("concat_of_other_shapes", use("StringConcat", words("a", "b"), words("a", "b", "c"), opset=20), "broadcast"),
+            ("pattern_that_does_not_end", use("RegexFullMatch", words("a"), pattern="a(b", opset=20), "'a(b'"),
+            ("pattern_of_too_much", use("RegexFullMatch", words("a"), pattern="((a{99}){99}){99}", opset=20), "too large"),
+            ("equal_of_text_and_numbers", use("Equal", words("a"), np.ones(1, np.float32)), "string"),
+            ("gradient_of_no_value", gradient("Exp", y="z"), "'z'"),
+            ("gradient_of_no_derivative", gradient("Ceil"), "Ceil"),
+            ("gradient_of_integers", gradient("Cast", to=I64), "y is int64[2]")):
+        files.run(f"misuse/{name}", model, "bad_node", expected)

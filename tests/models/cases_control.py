@@ -283,5 +283,47 @@ def function_with_subgraph(rng):
                 ([np.bool_(False), f32([0.5, -2, 1])], [f32(np.exp(np.exp([0.5, -2, 1])))]))
 
 
-CASES = [if_same_shape, if_different_shapes, if_outputs_of_outer_scope, if_nested_20, loop_scan_outputs, loop_until,
+def optionals(rng):
+    """Optional of a tensor, of a sequence and of nothing, out of If and through Loop; what opset 18 takes besides"""
+    full, none = Graph("full", "full_"), Graph("none", "none_")
+    full.op("Optional", "x", out="some")
+    none.op("Optional", out="nothing", type=helper.make_tensor_type_proto(F32, [None]))
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(F32, [None]))
+    full.outputs.append(helper.make_value_info("some", kind))
+    none.outputs.append(helper.make_value_info("nothing", kind))
+    body = Graph("body", "body_")
+    body.input("trip", I64, [])
+    body.input("go", BOOL, [])
+    body.inputs.append(helper.make_value_info("last", kind))
+    body.op("Identity", "go", out="go_on")
+    value = body.op("OptionalGetElement", "last")
+    body.op("Optional", body.op("Add", value, value), out="next")
+    body.output("go_on", BOOL, [])
+    body.outputs.append(helper.make_value_info("next", kind))
+
+    g = Graph("optionals")
+    g.input("x", F32, ["n"])
+    g.input("given", BOOL, [])
+    chosen = g.op("If", "given", then_branch=full.proto(), else_branch=none.proto())
+    g.op("OptionalHasElement", chosen, out="has")
+    g.op("OptionalHasElement", "x", out="has_tensor")
+    g.op("OptionalHasElement", out="has_none")
+    g.op("OptionalGetElement", "x", out="same")
+    doubled = g.op("Loop", g.const(np.int64(3)), "", g.op("Optional", "x"), body=body.proto())
+    g.op("OptionalGetElement", doubled, out="eight_times")
+    pair = g.op("OptionalGetElement", g.op("Optional", g.op("SequenceConstruct", "x", "x")))
+    g.op("ConcatFromSequence", pair, out="twice", axis=0)
+    for name in "has", "has_tensor", "has_none":
+        g.output(name, BOOL, [])
+    for name in "same", "eight_times", "twice":
+        g.output(name, F32, [None])
+
+    def run(given):
+        v = normal(rng, 3)
+        return [v, np.bool_(given)], [np.bool_(given), np.bool_(True), np.bool_(False), v, 8 * v, np.concatenate([v, v])]
+
+    return Case(g.model(18, ir=8), run(True), run(False), check=False)
+
+
+CASES = [optionals, if_same_shape, if_different_shapes, if_outputs_of_outer_scope, if_nested_20, loop_scan_outputs, loop_until,
          loop_growing, loop_nested, if_in_loop, scan_sum, function_local, function_with_subgraph]

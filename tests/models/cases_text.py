@@ -1,4 +1,6 @@
 """Operators that read or make text. Expected values are Python's own: str, float, sorted, lower, upper, split."""
+import re
+
 import numpy as np
 
 from cases_networks import f32
@@ -150,7 +152,7 @@ def text_counted(rng):
 
 
 def text_joined(rng):
-    """StringConcat with broadcasting; StringSplit at white space, at a delimiter, with a limit"""
+    """StringConcat with broadcasting; StringSplit at white space, at a delimiter, with a limit; RegexFullMatch"""
     g = Graph("text_joined")
     a, b = g.input("a", STRING, ["n", 1]), g.input("b", STRING, [2])
     g.op("StringConcat", a, b, out="joined")
@@ -162,6 +164,11 @@ def text_joined(rng):
         g.output(name, STRING, ["n", 1, None])
         g.output(name + "_count", I64, ["n", 1])
 
+    patterns = {"letters": r"[a-z,]*", "ends": r".*--|a.*c|\s.*\w\s"}
+    for name, pattern in patterns.items():
+        g.op("RegexFullMatch", a, out=name, pattern=pattern)
+        g.output(name, BOOL, ["n", 1])
+
     def run(words, ends):
         column = np.array(words, object).reshape(-1, 1)
         out = [column + text(*ends)]
@@ -170,6 +177,7 @@ def text_joined(rng):
             longest = max(map(len, parts), default=0)
             padded = np.array([p + [""] * (longest - len(p)) for p in parts], object)
             out += [padded.reshape(len(words), 1, longest), np.int64([[len(p)] for p in parts]).reshape(-1, 1)]
+        out += [np.array([[bool(re.fullmatch(p, w, re.ASCII))] for w in words]) for p in patterns.values()]
         return [column, text(*ends)], out
 
     return Case(g.model(20, ir=9), run(["a,b,c", "  two  words\u3000and more ", "", "x--y--", ",,"], ["", "数"]),

@@ -231,6 +231,11 @@ Status string_split(Infer& at) {
   return {};
 }
 
+Status full_match(Infer& at) {
+  at.set(0, Type{BELAY_TYPE_TENSOR, BELAY_DT_BOOL, at.ranked(0), at.dims(0), nullptr});
+  return {};
+}
+
 Status string_index(Infer& at) {
   at.set(0, Type{BELAY_TYPE_TENSOR, BELAY_DT_INT64, at.ranked(0), at.dims(0), nullptr});
   return {};
@@ -325,6 +330,7 @@ constexpr RuleEntry kSelectionRules[] = {
     {"StringConcat", string_concat},
     {"StringSplit", string_split},
     {"StringIndex", string_index},
+    {"RegexFullMatch", full_match},
     {"HannWindow", window},
     {"HammingWindow", window},
     {"BlackmanWindow", window},

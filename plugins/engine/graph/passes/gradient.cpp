@@ -319,17 +319,17 @@ class Differentiation {
       ir::Node& back = node("Transpose", 13, {g});
       if (const auto* perm = at.ints("perm")) {
         std::vector<int64_t> inverse(perm->size());
-        for (size_t d = 0; d < perm->size(); ++d) inverse.at(size_t((*perm)[d])) = int64_t(d);
+        for (size_t d = 0; d < perm->size(); ++d) {
+          if ((*perm)[d] < 0 || size_t((*perm)[d]) >= perm->size()) return BELAY_NONE;
+          inverse[size_t((*perm)[d])] = int64_t(d);
+        }
         back.set_ints("perm", std::move(inverse));
       }
       return named(back);
     }
     if (name == "ReduceSum" || name == "ReduceMean") {
-      const bool none = at.int_or("noop_with_empty_axes", 0) != 0;
       const auto* list = at.ints("axes");
       const V axes = list ? ints(*list) : at.input(1) == BELAY_NONE ? V(BELAY_NONE) : in(at, 1);
-      if (none && (axes == BELAY_NONE || !env_.constant(at.input(1)) || !env_.constant(at.input(1))->count()))
-        return BELAY_NONE;
       const bool dropped = !at.int_or("keepdims", 1) && axes != BELAY_NONE;
       V grad = dropped ? op("Unsqueeze", 13, {g, axes}) : g;
       grad = op("Expand", 13, {grad, shape(x)});

@@ -32,7 +32,9 @@ bool is_engine_op(const ir::Node& node) {
 bool is_text_op(const ir::Env& env, const ir::Node& node) {
   if (node.domain == "belay") return node.op == "StringIndex";
   if (!node.domain.empty()) return false;
-  if (node.op == "StringNormalizer" || node.op == "StringConcat" || node.op == "StringSplit") return true;
+  if (node.op == "StringNormalizer" || node.op == "StringConcat" || node.op == "StringSplit" ||
+      node.op == "RegexFullMatch")
+    return true;
   const auto text = [&](size_t i) { return env.type(node.input(i)).dtype == BELAY_DT_STRING; };
   if (node.op == "Cast") return text(0) || node.int_or("to", 0) == BELAY_DT_STRING;
   if (node.op == "CastLike" || node.op == "Equal") return text(0) || text(1);

@@ -1,6 +1,6 @@
 // Operators that read or make text. Kernels only move it (see plan::moves_strings).
+#include "schedule/regex.hpp"
 #include "schedule/session.hpp"
-#include "schedule/text.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -377,6 +377,14 @@ Status index(const ir::Node& node, Session& session, const Value& from, Value& o
   return {};
 }
 
+Status full_match(const ir::Node& node, Session& session, const Value& from, Value& out) {
+  BELAY_ASSIGN(const Regex regex, Regex::compile(node.string_or("pattern", "")));
+  BELAY_ASSIGN(out, make_tensor(session.pool(), BELAY_DT_BOOL, from.dims));
+  const auto texts = texts_of(from);
+  for (size_t i = 0; i < texts.size(); ++i) at<uint8_t>(out, i) = regex.matches(view(texts[i]));
+  return {};
+}
+
 Status run_text(const ir::Node& node, Session& session, Frame& frame, std::vector<Value>& outputs) {
   const Value &a = frame.get(node.input(0)), &b = frame.get(node.input(1));
   if (node.op == "Cast" || node.op == "CastLike") {
@@ -390,6 +398,7 @@ Status run_text(const ir::Node& node, Session& session, Frame& frame, std::vecto
   }
   if (node.op == "Unique") return unique(node, session, a, outputs);
   if (node.op == "StringSplit") return split_texts(node, session, a, outputs);
+  if (node.op == "RegexFullMatch") return full_match(node, session, a, outputs[0]);
   if (node.op == "StringIndex") return index(node, session, a, outputs[0]);
   BELAY_ASSIGN(outputs[0], normalize(node, a));
   return {};
@@ -400,7 +409,7 @@ Status run_text(const ir::Node& node, Session& session, Frame& frame, std::vecto
 std::optional<Status> run_text_op(const ir::Node& node, Session& session, Frame& frame,
                                   std::vector<Value>& outputs) {
   const bool ours = node.op == "Cast" || node.op == "CastLike" || node.op == "Equal" || node.op == "Unique" ||
-                    node.op.starts_with("String");
+                    node.op == "RegexFullMatch" || node.op.starts_with("String");
   if (!ours) return std::nullopt;
   return run_text(node, session, frame, outputs);
 }

@@ -9,26 +9,7 @@
 namespace belay::schedule {
 namespace {
 
-constexpr char32_t kBad = 0xffffffff;
 constexpr char32_t kCapitalDotted = 0x130, kSmallDotless = 0x131;
-
-// The character at `at`, which moves behind it; kBad where there is no UTF-8.
-char32_t decode(std::string_view text, size_t& at) {
-  const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
-  const uint8_t first = byte(at);
-  if (first < 0x80) return ++at, first;
-  const size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
-  if (first < 0xc2 || first > 0xf4) return kBad;
-  char32_t out = first & (0x3f >> more);
-  for (size_t i = 1; i <= more; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return kBad;
-    out = out << 6 | (byte(at + i) & 0x3f);
-  }
-  const bool long_form = (more == 2 && out < 0x800) || (more == 3 && out < 0x10000);
-  if (long_form || out > 0x10ffff || (out >= 0xd800 && out < 0xe000)) return kBad;
-  at += more + 1;
-  return out;
-}
 
 void encode(char32_t c, std::string& out) {
   if (c < 0x80) {
@@ -52,7 +33,7 @@ bool is_space(char32_t c) {
 // Bytes of white space at `at`; 0: there is none. What is no UTF-8 is none.
 size_t space_at(std::string_view text, size_t at) {
   const size_t begin = at;
-  return is_space(decode(text, at)) ? at - begin : 0;
+  return is_space(next_character(text, at)) ? at - begin : 0;
 }
 
 // language[_territory][.charset][@modifier]
@@ -143,6 +124,23 @@ std::string float_text(T value) {
 
 }  // namespace
 
+char32_t next_character(std::string_view text, size_t& at) {
+  const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
+  const uint8_t first = byte(at);
+  if (first < 0x80) return ++at, first;
+  const size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+  if (first < 0xc2 || first > 0xf4) return kNoCharacter;
+  char32_t out = first & (0x3f >> more);
+  for (size_t i = 1; i <= more; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return kNoCharacter;
+    out = out << 6 | (byte(at + i) & 0x3f);
+  }
+  const bool long_form = (more == 2 && out < 0x800) || (more == 3 && out < 0x10000);
+  if (long_form || out > 0x10ffff || (out >= 0xd800 && out < 0xe000)) return kNoCharacter;
+  at += more + 1;
+  return out;
+}
+
 Result<CaseMap> CaseMap::of(std::string_view locale) {
   CaseMap out;
   if (locale == "C" || locale == "POSIX") return out;
@@ -157,21 +155,24 @@ Result<CaseMap> CaseMap::of(std::string_view locale) {
   return out;
 }
 
+char32_t CaseMap::lower(char32_t c) const {
+  if (!unicode_) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+  return dotless_ && c == 'I' ? kSmallDotless : char32_t(towlower_l(wint_t(c), unicode_.get()));
+}
+
+char32_t CaseMap::upper(char32_t c) const {
+  if (!unicode_) return c >= 'a' && c <= 'z' ? c - 32 : c;
+  return dotless_ && c == 'i' ? kCapitalDotted : char32_t(towupper_l(wint_t(c), unicode_.get()));
+}
+
 Result<std::string> CaseMap::change(std::string_view text, bool upper) const {
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    char32_t c = decode(text, at);
-    if (c == kBad)
+    char32_t c = next_character(text, at);
+    if (c == kNoCharacter)
       return Status(Code::kInvalidArgument,
                     "its bytes from " + std::to_string(at) + " on are no UTF-8, so it has no case");
-    if (!unicode_) {
-      const bool changes = upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z';
-      c ^= changes ? 32 : 0;
-    } else if (dotless_ && (upper ? c == 'i' : c == 'I')) {
-      c = upper ? kCapitalDotted : kSmallDotless;
-    } else {
-      c = char32_t(upper ? towupper_l(wint_t(c), unicode_.get()) : towlower_l(wint_t(c), unicode_.get()));
-    }
+    c = upper ? this->upper(c) : lower(c);
     encode(c, out);
   }
   return out;

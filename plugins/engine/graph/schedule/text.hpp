@@ -11,12 +11,18 @@
 
 namespace belay::schedule {
 
+inline constexpr char32_t kNoCharacter = 0xffffffff;
+// The character at `at`, which moves behind it; kNoCharacter, and it stays, where there is no UTF-8.
+char32_t next_character(std::string_view text, size_t& at);
+
 // Lower and upper case of UTF-8, one character for one, by Unicode's tables. Of languages only those with a
 // dotless i differ, so that a result depends on the locale's name and never on what the machine has installed.
 class CaseMap {
  public:
   // `locale`: "en_US", "tr_TR.UTF-8", "C" (ASCII only). Errors: INVALID_ARGUMENT (no name of a locale).
   static Result<CaseMap> of(std::string_view locale);
+  char32_t lower(char32_t c) const;
+  char32_t upper(char32_t c) const;
   // Errors: INVALID_ARGUMENT (no UTF-8).
   Result<std::string> lower(std::string_view text) const { return change(text, false); }
   Result<std::string> upper(std::string_view text) const { return change(text, true); }
