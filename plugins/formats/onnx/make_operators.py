@@ -4,10 +4,11 @@
   make_operators.py > operator_table.hpp
 
 Up to opset 17 the facts are those of python3-onnx 1.12 (onnx.defs); from 18 on they are the table NEWER below, after the
-operator sets of ONNX 1.13 to 1.22. A version is  number(inputs,outputs)attributes  where inputs and outputs have a
-letter each: r required, o optional, vN the last one may repeat, N times at least; an attribute is  name:kind  with the
-kind of AttributeProto as a letter (small: one, capital: many; y = type, p = sparse tensor), and ! where it is required.
-A number alone: as the version before. A number and x: the operator is gone since then.
+operator sets of ONNX 1.13 to 1.22; the table MICROSOFT has those of com.microsoft. A version is
+number(inputs,outputs)attributes  where inputs and outputs have a letter each: r required, o optional, vN the last one may
+repeat, N times at least; an attribute is  name:kind  with the kind of AttributeProto as a letter (small: one, capital:
+many; y = type, p = sparse tensor), and ! where it is required. A number alone: as the version before. A number and x: the
+operator is gone since then.
 """
 import onnx
 
@@ -68,6 +69,43 @@ NEWER = {
     # Of these only the names are established here, so their use is not checked.
     27: {"CausalConvWithState": "(v0,v0)", "LinearAttention": "(v0,v0)", "Range": SAME},
 }
+# Operators that exporters wrote in the domain of ONNX before, or without, a definition of ONNX.
+EARLY = {"LayerNormalization": {1: "(rro,roo)axis:i,epsilon:f,stash_type:i"},
+         "SimplifiedLayerNormalization": {1: "(rr,ro)axis:i,epsilon:f,stash_type:i"}}
+# Those of com.microsoft that are known here; it has one version, which grows.
+CONV = "auto_pad:s,dilations:I,group:i,kernel_shape:I,pads:I,strides:I"
+QKV = "do_rotary:i,mask_filter_value:f,num_heads:i!,past_present_share_buffer:i"
+TRANSPOSED = "alpha:f,transA:i,transB:i"
+SKIP = "(rrroo,rooo)epsilon:f"
+MICROSOFT = {
+    "Attention": f"(rrooooo,ro){QKV},qkv_hidden_sizes:I,rotary_embedding_dim:i,scale:f,unidirectional:i",
+    "BiasAdd": "(rrr,r)", "BiasGelu": "(rr,r)", "BiasSplitGelu": "(rr,r)", "CDist": "(rr,r)metric:s",
+    "DequantizeLinear": "(rro,r)axis:i", "DynamicQuantizeMatMul": "(rrroo,r)",
+    "DynamicQuantizeLSTM": "(rrrooooorrrr,ooo)activation_alpha:F,activation_beta:F,activations:S,clip:f,direction:s,"
+                           "hidden_size:i,input_forget:i",
+    "EmbedLayerNormalization": "(rorrorroo,roo)epsilon:f,mask_index_type:i", "FastGelu": "(ro,r)",
+    "FusedConv": f"(rroo,r)activation:s,activation_params:F,{CONV}",
+    "FusedGemm": "(rro,r)activation:s,activation_alpha:f,activation_beta:f,activation_gamma:f,alpha:f,beta:f,transA:i,transB:i",
+    "FusedMatMul": f"(rr,r){TRANSPOSED},transBatchA:i,transBatchB:i", "GatherND": "(rr,r)", "Gelu": "(r,r)",
+    "GemmFastGelu": "(rro,r)", "GridSample": "(rr,r)align_corners:i,mode:s,padding_mode:s",
+    "GroupQueryAttention": "(roooorrooooooooo,rooo)causal:i,do_rotary:i,k_quant_type:s,kv_cache_bit_width:i,"
+                           "kv_num_heads:i!,local_window_size:i,num_heads:i!,qk_norm_epsilon:f,qk_output:i,"
+                           "rotary_interleaved:i,scale:f,sliding_window_cache:i,smooth_softmax:i,softcap:f,v_quant_type:s",
+    "Inverse": "(r,r)", "MatMulIntegerToFloat": "(rrrrooo,r)",
+    "MatMulNBits": "(rrrooo,r)K:i!,N:i!,accuracy_level:i,bits:i,block_size:i!,weight_prepacked:i",
+    "MultiHeadAttention": "(rooooooooo,rooo)mask_filter_value:f,num_heads:i!,scale:f,unidirectional:i",
+    "Pad": "(rro,r)mode:s", "QAttention": f"(rrrrroooo,ro){QKV},scale:f,unidirectional:i",
+    "QGemm": f"(rrrrrrooo,r){TRANSPOSED}", "QLinearAdd": "(rrorroro,r)",
+    "QLinearAveragePool": "(rroro,r)auto_pad:s,ceil_mode:i,channels_last:i,count_include_pad:i,kernel_shape:I!,pads:I,strides:I",
+    "QLinearConcat": "(rrv1,r)axis:i!", "QLinearConv": "(rrrrrrrro,r)" + CONV.replace(",dilations", ",channels_last:i,dilations"),
+    "QLinearGlobalAveragePool": "(rrrrr,r)channels_last:i", "QLinearLeakyRelu": "(rroro,r)alpha:f",
+    "QLinearMul": "(rrorroro,r)", "QLinearReduceMean": "(rroro,r)axes:I!,keepdims:i!", "QLinearSigmoid": "(rroro,r)",
+    "QLinearSoftmax": "(rrorr,r)axis:i,opset:i!", "QLinearWhere": "(rrrrrrrrr,r)", "QuantizeLinear": "(rro,r)axis:i",
+    "QuickGelu": "(r,r)alpha:f", "Range": "(rro,r)",
+    "RotaryEmbedding": "(rrrr,r)interleaved:i,is_packed_batching:i,num_heads:i,rotary_embedding_dim:i,scale:f",
+    "SkipLayerNormalization": SKIP, "SkipSimplifiedLayerNormalization": SKIP.replace("oo,", "o,", 1),
+    "TransposeMatMul": f"(rr,r){TRANSPOSED}", "Trilu": "(ro,r)upper:i", "Unique": "(r,rrr)",
+}
 NEWER_ML = {4: {"LabelEncoder": "(r,r)"},
             5: {"LabelEncoder": "(r,r)", "TreeEnsemble": "(r,r)", "TreeEnsembleClassifier": "(r,rr)",
                 "TreeEnsembleRegressor": "(r,r)"}}
@@ -112,6 +150,10 @@ def main():
             for name, text in changes.items():
                 versions = operators.setdefault((domain, name), {})
                 versions[version] = versions[max(versions)] if text is SAME else text
+    for name, versions in EARLY.items():
+        operators[("", name)] = versions | operators.get(("", name), {})
+    for name, text in MICROSOFT.items():
+        operators[("com.microsoft", name)] = {1: text}
     print(HEAD)
     for (domain, name), versions in sorted(operators.items()):
         lines = [versions[version] for version in sorted(versions)]

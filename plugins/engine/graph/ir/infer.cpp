@@ -8,15 +8,21 @@
 namespace belay::ir {
 namespace {
 
-const std::unordered_map<std::string_view, Rule>& rules() {
-  static const std::unordered_map<std::string_view, Rule> all = [] {
-    std::unordered_map<std::string_view, Rule> out;
+using Rules = std::unordered_map<std::string_view, Rule>;
+// Null: there is none.
+Rule find_rule(const Node& node) {
+  static const Rules all = [] {
+    Rules out;
     for (const auto family :
          {elementwise_rules(), movement_rules(), selection_rules(), nn_rules(), misc_rules()})
       for (const RuleEntry& entry : family) out.insert(entry);
     return out;
   }();
-  return all;
+  static const Rules contrib(contrib_rules().begin(), contrib_rules().end());
+  if (node.domain == "com.microsoft" || node.domain == "belay")
+    if (const auto at = contrib.find(node.op); at != contrib.end()) return at->second;
+  const auto at = all.find(node.op);
+  return at == all.end() ? nullptr : at->second;
 }
 
 // What holds for both types: a dim that differs is unknown.
@@ -166,8 +172,8 @@ Status infer(Env& env, const Node& node) {
       node.domain.empty() || node.domain == "com.microsoft" || node.domain == "belay" ||
       node.domain.starts_with("ai.onnx.preview");
   if (!known_domain) return {};
-  const auto rule = rules().find(node.op);
-  if (rule == rules().end()) return {};
+  const Rule rule = find_rule(node);
+  if (!rule) return {};
   Infer at(env, node);
   // What a shape is made of is a list or a number, never a matrix.
   const uint64_t lists = shape_inputs(node);
@@ -175,7 +181,7 @@ Status infer(Env& env, const Node& node) {
     if ((lists >> i & 1) && at.has(i) && at.ranked(i) && at.rank(i) > 1)
       return at.fail("input " + std::to_string(i) + " has rank " + std::to_string(at.rank(i)) + ", want 1");
   BELAY_TRY(check_element_types(at));
-  return rule->second(at);
+  return rule(at);
 }
 
 Status infer_graph(Env& env, GraphId graph) {
@@ -209,7 +215,8 @@ Status infer_graph(Env& env, GraphId graph) {
 }
 
 uint64_t shape_inputs(const Node& node) {
-  if (!node.domain.empty()) return 0;
+  if (!node.domain.empty())
+    return node.domain == "com.microsoft" && node.op == "GroupQueryAttention" ? 1 << 6 : 0;
   static const std::unordered_map<std::string_view, uint64_t> table = {
       {"Reshape", 2},
       {"Expand", 2},

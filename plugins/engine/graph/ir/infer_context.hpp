@@ -127,5 +127,7 @@ std::span<const RuleEntry> movement_rules();
 std::span<const RuleEntry> selection_rules();
 std::span<const RuleEntry> nn_rules();
 std::span<const RuleEntry> misc_rules();
+// Those that hold only for com.microsoft and belay, and there before the others.
+std::span<const RuleEntry> contrib_rules();
 
 }  // namespace belay::ir

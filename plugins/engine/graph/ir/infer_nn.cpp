@@ -164,7 +164,8 @@ Status global_pool(Infer& at) {
   Type type = at.in(0);
   if (type.ranked) {
     BELAY_TRY(at.want_rank(0, 2));
-    for (size_t i = 2; i < type.dims.size(); ++i) type.dims[i] = 1;
+    const size_t last = at.node().int_or("channels_last", 0) != 0 ? 1 : 0;  // of a quantised one
+    for (size_t i = 2; i < type.dims.size(); ++i) type.dims[i - last] = 1;
   }
   at.set(0, type);
   return {};
@@ -405,6 +406,7 @@ constexpr RuleEntry kNnRules[] = {
     {"BatchNormalization", batch_norm},
     {"LayerNormalization", layer_norm},
     {"Attention", attention},
+    {"SimplifiedLayerNormalization", layer_norm},
     {"RNN", recurrent},
     {"GRU", recurrent},
     {"LSTM", recurrent},

@@ -56,6 +56,14 @@ void Node::set_ints(std::string_view attribute, std::vector<int64_t> values) {
   at.ints = std::move(values);
 }
 
+void Node::set_float(std::string_view attribute, float value) {
+  erase(attribute);
+  Attribute& at = attributes.emplace_back();
+  at.name = attribute;
+  at.kind = BELAY_ATTR_FLOAT;
+  at.floats = {value};
+}
+
 void Node::set_string(std::string_view attribute, std::string value) {
   erase(attribute);
   Attribute& at = attributes.emplace_back();

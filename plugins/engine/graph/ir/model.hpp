@@ -47,6 +47,7 @@ struct Node {
   GraphId graph_or_none(std::string_view attribute) const;
   void set_int(std::string_view attribute, int64_t value);
   void set_ints(std::string_view attribute, std::vector<int64_t> values);
+  void set_float(std::string_view attribute, float value);
   void set_string(std::string_view attribute, std::string value);
   void erase(std::string_view attribute);
   ValueId input(size_t i) const { return i < inputs.size() ? inputs[i] : BELAY_NONE; }

@@ -9,14 +9,6 @@ namespace {
 
 bool near(float a, float b) { return std::fabs(a - b) <= 1e-5f * std::fabs(b); }
 
-void add_float(ir::Node& node, std::string_view name, float value) {
-  ir::Attribute attribute;
-  attribute.name = name;
-  attribute.kind = BELAY_ATTR_FLOAT;
-  attribute.floats = {value};
-  node.attributes.push_back(std::move(attribute));
-}
-
 class Parts {
  public:
   explicit Parts(Rewriter graph) : graph_(std::move(graph)) {}
@@ -66,7 +58,7 @@ class Parts {
     }
     graph_.become(*last, "", "LayerNormalization", 17, std::move(inputs));
     last->set_int("axis", *first);
-    add_float(*last, "epsilon", *epsilon);
+    last->set_float("epsilon", *epsilon);
     return true;
   }
 

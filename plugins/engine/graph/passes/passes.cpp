@@ -30,6 +30,7 @@ constexpr std::string_view kSqrt[] = {"Sqrt"}, kErf[] = {"Erf"}, kGradient[] = {
 
 constexpr Pass kPasses[] = {
     {"version-lift", "brings each node to the newest definition up to opset 17", lift_versions},
+    {"contrib", "writes operators of com.microsoft as those of ONNX that do the same", write_contrib},
     {"gradient", "puts the nodes that compute it in place of a Gradient", expand_gradients, {}, kGradient},
     {"constant-folding", "runs nodes whose inputs are constant", fold_constants},
     {"identity", "drops Identity, and Dropout outside training", drop_identities},

@@ -48,6 +48,7 @@ Result<std::vector<Ran>> run_passes(ir::Model& model, const Evaluator& evaluate,
 
 // The passes.
 Result<uint64_t> lift_versions(ir::Model&, const Evaluator&);    // each node to one canonical form
+Result<uint64_t> write_contrib(ir::Model&, const Evaluator&);    // com.microsoft as operators of ONNX
 Result<uint64_t> expand_gradients(ir::Model&, const Evaluator&);  // Gradient becomes what computes it
 Result<uint64_t> fold_constants(ir::Model&, const Evaluator&);   // runs what depends on constants only
 Result<uint64_t> drop_identities(ir::Model&, const Evaluator&);  // Identity, Dropout

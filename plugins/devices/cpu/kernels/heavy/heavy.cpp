@@ -11,6 +11,9 @@ void add_heavy(Registry& registry) {
   add_batch_norm(registry);
   add_layer_norm(registry);
   add_lrn(registry);
+  add_skip_norm(registry);
+  add_matmul_nbits(registry);
+  add_inverse(registry);
   add_conv_transpose(registry);
   add_rnn(registry);
   add_resize(registry);

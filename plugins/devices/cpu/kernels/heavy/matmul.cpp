@@ -15,10 +15,13 @@ int64_t matrix_at(const Dims& batch, const Dims& strides, int64_t index) {
 }
 
 Status read_matmul(const OpContext& context, size_t a, size_t b, MatMulShape& shape) {
-  Dims a_dims = context.dims(a), b_dims = context.dims(b);
+  return read_matmul(context, context.dims(a), context.dims(b), true, shape);
+}
+
+Status read_matmul(const OpContext& context, Dims a_dims, Dims b_dims, bool dense, MatMulShape& shape) {
+  const std::string shapes = text_of(a_dims) + " and " + text_of(b_dims);
   const auto misfit = [&](std::string_view why) {
-    return context.bad("the operands have the shapes " + text_of(context.dims(a)) + " and " +
-                       text_of(context.dims(b)) + ": " + std::string(why));
+    return context.bad("the operands have the shapes " + shapes + ": " + std::string(why));
   };
   if (a_dims.empty() || b_dims.empty()) return misfit("want rank 1 at least");
   const bool row = a_dims.size() == 1, column = b_dims.size() == 1;
@@ -42,7 +45,7 @@ Status read_matmul(const OpContext& context, size_t a, size_t b, MatMulShape& sh
   if (!row) shape.out.push_back(shape.m);
   if (!column) shape.out.push_back(shape.n);
   // One matrix on the right: the batches on the left are further rows.
-  if (shape.b_matrices == 1 && product(a_batch) == product(shape.batch)) {
+  if (dense && shape.b_matrices == 1 && product(a_batch) == product(shape.batch)) {
     shape.m *= product(a_batch);
     shape.batch.clear();
     shape.a_batch.clear();
@@ -87,10 +90,17 @@ std::shared_ptr<const Packed> pack_right(OpContext& context, size_t b, int64_t m
   });
 }
 
+// Where the matrices of an operand lie: elements from one to the next, from row to row, from column to column.
+struct MatrixSteps {
+  int64_t matrix = 0, row = 0, column = 1;
+};
+
 template <class In>
 struct MatMulKernel {
   using T = sum_t<In>;
   MatMulShape shape;
+  MatrixSteps a_steps, b_steps;
+  float alpha = 1;
   Blocks blocks;
   std::shared_ptr<const Packed> right;
   MatMulFusion fusion;
@@ -101,10 +111,14 @@ struct MatMulKernel {
     int64_t step;
     const In* bias;
     Post post;
+    T alpha;
   };
   static void finish(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0,
                      int64_t nc) {
     const Finish& f = *static_cast<const Finish*>(context);
+    if (f.alpha != T(1))
+      for (int64_t i = 0; i < mc; ++i)
+        for (int64_t j = 0; j < nc; ++j) block[i * step + j] *= f.alpha;
     if constexpr (std::is_same_v<In, T>) {
       if constexpr (std::is_same_v<In, float>)
         for (int64_t i = 0; i < mc; ++i) {
@@ -129,8 +143,8 @@ struct MatMulKernel {
       const int64_t a_at = matrix_at(shape.batch, shape.a_batch, index),
                     b_at = matrix_at(shape.batch, shape.b_batch, index);
       State state;
-      state.a = {run.in<In>(0) + a_at * shape.m * shape.k, shape.k, 1};
-      state.finish = {run.out<In>(0) + index * shape.m * shape.n, shape.n, nullptr, fusion.post};
+      state.a = {run.in<In>(0) + a_at * a_steps.matrix, a_steps.row, a_steps.column};
+      state.finish = {run.out<In>(0) + index * shape.m * shape.n, shape.n, nullptr, fusion.post, T(alpha)};
       Product<T> p;
       p.m = shape.m, p.n = shape.n, p.k = shape.k;
       p.pack_a = pack_rows<In, T>;
@@ -139,16 +153,17 @@ struct MatMulKernel {
         p.b_packed = static_cast<const T*>(static_cast<const PackedBytes&>(*right).data) +
                      b_at * packed_columns_size<T>(shape.n, shape.k);
       } else {
-        state.b = {run.in<In>(1) + b_at * shape.k * shape.n, shape.n, 1};
+        state.b = {run.in<In>(1) + b_at * b_steps.matrix, b_steps.row, b_steps.column};
         p.pack_b = pack_block<In, T>;
         p.b = &state.b;
         if constexpr (std::is_same_v<In, T>)
-          if (direct) p.b_direct = state.b.data, p.b_step = shape.n;
+          if (direct) p.b_direct = state.b.data, p.b_step = b_steps.row;
       }
       p.finish_context = &state.finish;
       if constexpr (std::is_same_v<In, T>) {
         p.c = state.finish.c;
         p.c_step = shape.n;
+        if (alpha != 1) p.finish = finish;
         if constexpr (std::is_same_v<In, float>) {
           bool finish_rows = !fusion.post.none() && !fusion.post.clamps();
           if (fusion.bias >= 0) {
@@ -176,21 +191,27 @@ struct MatMulKernel {
 };
 
 template <class In>
-Status prepare_typed(OpContext& context, const MatMulShape& shape, const MatMulFusion& fusion) {
+Status prepare_typed(OpContext& context, const MatMulShape& shape, const MatMulFusion& fusion,
+                     const MatrixSteps& a_steps, const MatrixSteps& b_steps, float alpha) {
   using T = sum_t<In>;
   MatMulKernel<In> kernel;
   kernel.shape = shape;
   kernel.fusion = fusion;
+  kernel.a_steps = a_steps;
+  kernel.b_steps = b_steps;
+  kernel.alpha = alpha;
+  const bool b_rows = b_steps.column == 1 && b_steps.row == shape.n, b_columns = b_steps.row == 1 && b_steps.column == shape.k;
   if (fusion.bias >= 0) kernel.one_bias = context.count(size_t(fusion.bias)) == 1 && shape.n != 1;
   ProductForm form;
-  form.b_packed = context.constant(1) != nullptr;
+  form.b_packed = context.constant(1) != nullptr && (b_rows || b_columns);
   // Few rows would not repay the packing of B.
-  form.b_direct = !form.b_packed && std::is_same_v<In, T> && shape.m <= 2 * tile_kernel<T>().rows;
+  form.b_direct =
+      !form.b_packed && std::is_same_v<In, T> && b_steps.column == 1 && shape.m <= 2 * tile_kernel<T>().rows;
   form.c_scratch = !std::is_same_v<In, T>;
   kernel.direct = form.b_direct;
   kernel.blocks = plan_blocks<T>(shape.m, shape.n, shape.k, shape.products(), context.threads(), form);
   if (form.b_packed) {
-    kernel.right = pack_right<In, T>(context, 1, shape.b_matrices, shape.k, shape.n, false);
+    kernel.right = pack_right<In, T>(context, 1, shape.b_matrices, shape.k, shape.n, !b_rows);
     context.input_unused(1);
   }
   context.workspace(product_workspace<T>(kernel.blocks));
@@ -208,18 +229,60 @@ inline constexpr TypeMask kProductTypes =
     kFloats | types_of(BELAY_DT_INT8, BELAY_DT_UINT8, BELAY_DT_INT16, BELAY_DT_UINT16, BELAY_DT_INT32,
                        BELAY_DT_UINT32, BELAY_DT_INT64, BELAY_DT_UINT64);
 
-Status prepare_matmul(OpContext& context, const MatMulFusion& fusion) {
-  MatMulShape shape;
-  BELAY_TRY(read_matmul(context, 0, 1, shape));
+namespace {
+
+Status prepare_steps(OpContext& context, const MatMulShape& shape, const MatMulFusion& fusion, const MatrixSteps& a,
+                     const MatrixSteps& b, float alpha) {
   if (context.dtype(0) != context.dtype(1))
     return context.bad("the operands are of types " + std::string(dtype_name(context.dtype(0))) + " and " +
                        std::string(dtype_name(context.dtype(1))) + ", want one type");
   BELAY_TRY(context.output(0, context.dtype(0), shape.out));
   Status status;
   dispatch<kProductTypes>(context.dtype(0), [&](auto tag) {
-    status = prepare_typed<typename decltype(tag)::type>(context, shape, fusion);
+    status = prepare_typed<typename decltype(tag)::type>(context, shape, fusion, a, b, alpha);
   });
   return status;
+}
+
+// The dims of an operand as those of the product's matrices, and where these lie.
+Result<Dims> arranged(const OpContext& context, size_t i, bool transposed, bool batch, MatrixSteps& steps) {
+  Dims dims = context.dims(i);
+  if (dims.size() < 2) {  // a vector has nothing to be transposed
+    steps = {0, i == 0 ? product(dims) : 1, 1};
+    return dims;
+  }
+  const int64_t rows = dims[dims.size() - 2], columns = dims.back();
+  steps = {rows * columns, columns, 1};
+  if (batch) {  // its first dim is that of the rows, the others but the last count matrices
+    if (dims.size() < 3)
+      return context.bad((i == 0 ? "transBatchA" : "transBatchB") + std::string(" is 1, which needs rank 3 at least; the shape is ") +
+                         text_of(dims));
+    steps = {columns, product(dims, 1, dims.size()), 1};
+    std::rotate(dims.begin(), dims.begin() + 1, dims.end() - 1);
+  }
+  if (transposed) {
+    std::swap(dims[dims.size() - 2], dims.back());
+    std::swap(steps.row, steps.column);
+  }
+  return dims;
+}
+
+Status prepare_fused_matmul(OpContext& context) {
+  const auto flag = [&](std::string_view name) { return context.attr().int_or(name, 0) != 0; };
+  MatrixSteps a_steps, b_steps;
+  BELAY_ASSIGN(const Dims a, arranged(context, 0, flag("transA"), flag("transBatchA"), a_steps));
+  BELAY_ASSIGN(const Dims b, arranged(context, 1, flag("transB"), flag("transBatchB"), b_steps));
+  MatMulShape shape;
+  BELAY_TRY(read_matmul(context, a, b, !flag("transA") && !flag("transBatchA"), shape));
+  return prepare_steps(context, shape, {}, a_steps, b_steps, context.attr().float_or("alpha", 1));
+}
+
+}  // namespace
+
+Status prepare_matmul(OpContext& context, const MatMulFusion& fusion) {
+  MatMulShape shape;
+  BELAY_TRY(read_matmul(context, 0, 1, shape));
+  return prepare_steps(context, shape, fusion, {shape.m * shape.k, shape.k, 1}, {shape.k * shape.n, shape.n, 1}, 1);
 }
 
 namespace {
@@ -386,6 +449,13 @@ void add_matmul(Registry& registry) {
                      .types = {kProductTypes, kProductTypes},
                      .min_inputs = 2,
                      .max_inputs = 2,
+                     .ns_per_byte = 2});
+  registry.add(OpDef{.op = "FusedMatMul",
+                     .prepare = prepare_fused_matmul,
+                     .types = {kFloats, kFloats},
+                     .min_inputs = 2,
+                     .max_inputs = 2,
+                     .domain = "com.microsoft",
                      .ns_per_byte = 2});
   registry.add(OpDef{.op = "Gemm",
                      .prepare = prepare_gemm_node,

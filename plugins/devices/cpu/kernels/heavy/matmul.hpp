@@ -17,6 +17,8 @@ struct MatMulShape {
   int64_t b_matrices = 1;  // different matrices B
 };
 Status read_matmul(const OpContext& context, size_t a, size_t b, MatMulShape& shape);
+// The same of operands that are read with other dims than they have; `dense`: row by row, matrix by matrix.
+Status read_matmul(const OpContext& context, Dims a_dims, Dims b_dims, bool dense, MatMulShape& shape);
 // Number of the matrix of A (or B) that belongs to product `index`.
 int64_t matrix_at(const Dims& batch, const Dims& strides, int64_t index);
 

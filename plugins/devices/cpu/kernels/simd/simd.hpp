@@ -75,6 +75,13 @@ struct Simd {
   void (*float_to_half)(const float* x, Half* y, int64_t n);
   void (*bfloat16_to_float)(const BFloat16* x, float* y, int64_t n);
   void (*float_to_bfloat16)(const float* x, BFloat16* y, int64_t n);
+  // Small unsigned numbers, `bits` (2, 4, 8) each, packed in bytes from the lowest bit on. The sum over blocks of
+  // `bytes` bytes of scale * (number - zero) * x, where x has for each block first what belongs to the lowest numbers
+  // of its bytes, then to the next.
+  float (*dot_bits)(int bits, const uint8_t* numbers, int64_t blocks, int64_t bytes, const float* scales,
+                    const float* zeros, const float* x);
+  // y = scale * (number - zero) of all numbers of `bytes` bytes, in their order.
+  void (*unpack_bits)(int bits, const uint8_t* numbers, int64_t bytes, float scale, float zero, float* y);
   // Transposes a block of 4-byte elements: dst[c * dst_step + r] = src[r * src_step + c].
   void (*transpose32)(const uint32_t* src, int64_t src_step, uint32_t* dst, int64_t dst_step, int64_t rows,
                       int64_t cols);
