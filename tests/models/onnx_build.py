@@ -211,6 +211,8 @@ class Case:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write_file(path, content)
         write_file(os.path.join(folder, "model.onnx"), self.model.SerializeToString(deterministic=True))
+        if self.rtol is not None or self.atol is not None:  # for tests that read no JSON
+            write_file(os.path.join(folder, "tolerance"), f"{self.rtol or 1e-4} {self.atol or 0}\n".encode())
         if self.check:
             onnx.checker.check_model(os.path.join(folder, "model.onnx"))
         for i, (inputs, outputs) in enumerate(self.runs):

@@ -72,6 +72,10 @@ def good(belay, folder):
         for k in range(case["sets"]):
             options = [word for key in ("rtol", "atol") if key in case for word in (f"--{key}", case[key])]
             result = belay.run("run", at / "model.onnx", "--test-data", at / f"test_data_set_{k}", "-q", *options)
+            # The example of a device serves what ONNX had up to opset 17.
+            if case.get("beyond") and "is not served by the reference device" in result[2]:
+                print(f"skipped: {case['name']}: {result[2].strip()}")
+                return None
             if result[0] != 0:
                 return f"test_data_set_{k}: {outcome(*result)}"
         return None
