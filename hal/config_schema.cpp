@@ -95,8 +95,9 @@ core::Schema runtime_schema() {
        Field{.key = "winograd",
              .type = FieldType::kBool,
              .default_value = "true",
-             .doc = "compute 3 x 3 convolutions in tiles where that is faster: their last digits differ, and an "
-                    "infinity or NaN spreads over its tile"},
+             .doc =
+                 "compute 3 x 3 convolutions in tiles where that is faster: their last digits differ, and an "
+                 "infinity or NaN spreads over its tile"},
        Field{.key = "plan_cache",
              .type = FieldType::kInt,
              .default_value = "16",
@@ -154,12 +155,19 @@ core::Schema runtime_schema() {
        Field{.key = "input_shapes",
              .type = FieldType::kString,
              .default_value = "\"declared\"",
-             .doc = "declared: inputs have the shapes that the model declares; open: any shapes that its operators take",
+             .doc = "declared: inputs have the shapes that the model declares; open: any shapes that its "
+                    "operators take",
              .choices = {"declared", "open"}},
        Field{.key = "disable_passes",
              .type = FieldType::kStringList,
              .default_value = "[]",
-             .doc = "passes over the graph to leave out, for finding out which one is at fault"}},
+             .doc = "passes over the graph to leave out, for finding out which one is at fault"},
+       Field{.key = "disable_fusions",
+             .type = FieldType::kStringList,
+             .default_value = "[]",
+             .doc = "kernels for several operators to leave out, named as `belay inspect --kernels` does: "
+                    "Conv+Relu; * "
+                    "stands for anything, so that [\"*\"] runs each node on its own"}},
       "From a graph to its runs.");
   schema.add("diagnostics",
              {Field{.key = "use",

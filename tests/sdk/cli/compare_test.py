@@ -2,6 +2,7 @@
 
   compare_test.py PROGRAM MODEL    the peer is compared where BELAY_ORT_LIB names its library
 """
+import json
 import os
 import sys
 import unittest
@@ -52,6 +53,18 @@ class CompareTest(ProgramTest):
         self.assertTrue(first["fused"])
         self.assertEqual(first["node"], "/norm1/BatchNormalization")  # folded into the first convolution, the value kept
         self.assertIn("for /conv1/Conv + /norm1/BatchNormalization", first["kernel_a"])
+
+    def test_kernels_of_several_nodes_are_left_out_by_their_operators(self):
+        def operators(*patterns):
+            made = self.json("inspect", self.model, "--shape", "N=1", "--set", "engine.disable_fusions=" + json.dumps(patterns),
+                             schema="belay.inspect/1")
+            return [kernel["op"] for kernel in made["description"]["kernels"]]
+        self.assertEqual(operators().count("Conv+Relu"), 3)
+        self.assertIn("Gemm+Relu", operators("Conv+*"))
+        self.assertEqual([op for op in operators("Conv+*") if op.startswith("Conv")], ["Conv"] * 3)
+        self.assertFalse([op for op in operators("*") if "+" in op])
+        made = self.compare("default", "--set-b", 'engine.disable_fusions=["*"]')
+        self.assertTrue(made["equal"])
 
     def test_mistakes_of_the_command_line_are_named(self):
         for arguments, words in [

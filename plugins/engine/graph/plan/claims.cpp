@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <queue>
 
+#include <fnmatch.h>
+
 namespace belay::plan {
 namespace {
 
@@ -135,8 +137,15 @@ std::vector<uint32_t> order_units(const std::vector<const Claim*>& units,
 
 }  // namespace
 
+std::string operators_of(const Image& image, const Claim& claim) {
+  std::string out;
+  for (const uint32_t node : claim.nodes) out += (out.empty() ? "" : "+") + image.nodes[node]->op;
+  return out;
+}
+
 Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<ir::ValueId>& needed_values,
-                             std::span<const Provider> providers, const belay_device_info& device) {
+                             std::span<const Provider> providers, const belay_device_info& device,
+                             std::span<const std::string> disabled_fusions) {
   const belay::graph::View view(image.span());
   Collected all;
   all.nodes = view.nodes().size();
@@ -166,8 +175,15 @@ Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<
   for (const ir::ValueId value : needed_values)
     if (const auto at = image.index_of.find(value); at != image.index_of.end()) needed[at->second] = true;
   std::vector<uint32_t> by_score;
+  const auto disabled = [&](const Claim& claim) {
+    if (claim.nodes.size() == 1 || disabled_fusions.empty()) return false;
+    const std::string operators = operators_of(image, claim);
+    return std::any_of(disabled_fusions.begin(), disabled_fusions.end(), [&](const std::string& pattern) {
+      return fnmatch(pattern.c_str(), operators.c_str(), 0) == 0;
+    });
+  };
   for (uint32_t i = 0; i < all.claims.size(); ++i)
-    if (closed(all.claims[i], view, links, needed)) by_score.push_back(i);
+    if (closed(all.claims[i], view, links, needed) && !disabled(all.claims[i])) by_score.push_back(i);
   std::stable_sort(by_score.begin(), by_score.end(), [&](uint32_t a, uint32_t b) {
     const Claim &x = all.claims[a], &y = all.claims[b];
     if (rank_of[a] != rank_of[b])

@@ -21,9 +21,13 @@ struct Choice {
 };
 
 // Asks the providers for claims and chooses: higher scores first; a claim of several nodes only where nothing
-// else reads what passes between them and no path leaves it and comes back.
+// else reads what passes between them, no path leaves it and comes back, and none of `disabled_fusions`
+// matches its operators ("Conv+Relu"; * stands for anything).
 Result<Choice> choose_claims(const Hal& hal, const Image& image, const std::set<ir::ValueId>& needed,
-                             std::span<const Provider> providers, const belay_device_info& device);
+                             std::span<const Provider> providers, const belay_device_info& device,
+                             std::span<const std::string> disabled_fusions);
+// "Conv+Relu"
+std::string operators_of(const Image& image, const Claim& claim);
 
 // An operator on tensors of any shape, as far as a provider must know it to claim it.
 struct OperatorForm {

@@ -47,12 +47,31 @@ const uint32_t kNeverCancelled = 0;
 bool moves_strings(const ir::Env& env, const ir::Node& node) {
   const auto is_string = [&](ir::ValueId value) { return env.type(value).dtype == BELAY_DT_STRING; };
   if (std::none_of(node.inputs.begin(), node.inputs.end(), is_string)) return false;
-  static const std::set<std::string_view> ops = {
-      "Identity",        "Reshape",      "Flatten",      "Squeeze",        "Unsqueeze", "Transpose",
-      "Concat",          "Split",        "Slice",        "Gather",         "Expand",    "GatherElements",
-      "GatherND",        "Tile",         "Where",        "ScatterND",      "Compress",  "Scatter",
-      "ReverseSequence", "DepthToSpace", "SpaceToDepth", "ScatterElements", "Pad",
-      "OneHot",          "Trilu"};
+  static const std::set<std::string_view> ops = {"Identity",
+                                                 "Reshape",
+                                                 "Flatten",
+                                                 "Squeeze",
+                                                 "Unsqueeze",
+                                                 "Transpose",
+                                                 "Concat",
+                                                 "Split",
+                                                 "Slice",
+                                                 "Gather",
+                                                 "Expand",
+                                                 "GatherElements",
+                                                 "GatherND",
+                                                 "Tile",
+                                                 "Where",
+                                                 "ScatterND",
+                                                 "Compress",
+                                                 "Scatter",
+                                                 "ReverseSequence",
+                                                 "DepthToSpace",
+                                                 "SpaceToDepth",
+                                                 "ScatterElements",
+                                                 "Pad",
+                                                 "OneHot",
+                                                 "Trilu"};
   return node.domain.empty() && ops.contains(node.op);
 }
 
@@ -81,7 +100,7 @@ Result<HostKernel> prepare_on_host(const Hal& hal, const ir::Env& env, const ir:
   const ir::Node* const nodes[] = {&node};
   const Strings strings = moves_strings(env, node) ? Strings::kOpaque : Strings::kAsTheyAre;
   BELAY_ASSIGN(const Image image, make_image(env, nodes, needed, pool, strings));
-  BELAY_ASSIGN(const Choice choice, choose_claims(hal, image, needed, providers, device));
+  BELAY_ASSIGN(const Choice choice, choose_claims(hal, image, needed, providers, device, {}));
   if (choice.claims.size() != 1) {
     std::string why = providers.empty() ? "there is no provider of kernels for the host" : "";
     if (!choice.refused.empty()) why = choice.refused[0].second;

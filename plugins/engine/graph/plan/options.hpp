@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 namespace belay::plan {
 
@@ -19,10 +20,11 @@ struct Options {
   bool wait_for_context = false;  // else RESOURCE_EXHAUSTED where all are taken
   bool fallback = true;           // nodes that no provider of the device claims go to the host
   bool copy_weights = false;
-  bool open_shapes = false;  // what the model declares of its inputs' shapes does not bind
+  bool open_shapes = false;       // what the model declares of its inputs' shapes does not bind
   uint64_t fold_limit = 1 << 20;  // bytes that a folded constant may grow beyond its inputs
   uint64_t memory_limit = 0;      // bytes of one plan's arena; 0: the device's memory
   std::set<std::string, std::less<>> disabled_passes;
+  std::vector<std::string> disabled_fusions;  // patterns of kernels that do several nodes: "Conv+*"
 
   static Options read(Value table) {
     Options out;
@@ -32,8 +34,9 @@ struct Options {
     };
     out.threads = number("threads", out.threads);
     out.streams = number("streams", out.streams);
-    out.precision = (table["precision"].as_string() == "fast" ? BELAY_PRECISION_FAST : BELAY_PRECISION_FLOAT32) |
-                    (table["winograd"].as_bool(true) ? BELAY_PRECISION_WINOGRAD : 0u);
+    out.precision =
+        (table["precision"].as_string() == "fast" ? BELAY_PRECISION_FAST : BELAY_PRECISION_FLOAT32) |
+        (table["winograd"].as_bool(true) ? BELAY_PRECISION_WINOGRAD : 0u);
     out.plan_cache = number("plan_cache", out.plan_cache);
     out.plan_cache_bytes = number("plan_cache_bytes", out.plan_cache_bytes);
     out.max_contexts = number("max_contexts", out.max_contexts);
@@ -45,6 +48,9 @@ struct Options {
     out.memory_limit = number("memory_limit", out.memory_limit);
     const Value passes = table["disable_passes"];
     for (uint64_t i = 0; i < passes.count(); ++i) out.disabled_passes.emplace(passes.at(i).as_string());
+    const Value fusions = table["disable_fusions"];
+    for (uint64_t i = 0; i < fusions.count(); ++i)
+      out.disabled_fusions.emplace_back(fusions.at(i).as_string());
     return out;
   }
 };

@@ -61,10 +61,9 @@ class ProgramMaker {
       }
       stage_.packed_bytes += (*kernel)->packed_bytes;
       KernelInfo& info = stage_.infos.emplace_back();
-      for (const uint32_t node : claim->nodes) {
+      for (const uint32_t node : claim->nodes)
         info.node += (info.node.empty() ? "" : " + ") + image_.nodes[node]->name;
-        info.op += (info.op.empty() ? "" : "+") + image_.nodes[node]->op;
-      }
+      info.op = operators_of(image_, *claim);
       info.provider = claim->provider.key;
       info.implementation = to_string((*kernel)->implementation);
       info.reason = to_string((*kernel)->reason);

@@ -323,8 +323,9 @@ Status Planner::check() const {
         for (const ir::ValueId value : node->outputs)
           if (value != BELAY_NONE) needed.insert(value);
       BELAY_ASSIGN(const Image image, make_image(env, own, needed, pool_));
-      BELAY_ASSIGN(const Choice choice, choose_claims(target_.hal, image, needed, *providers,
-                                                      host ? target_.host_info : target_.info));
+      BELAY_ASSIGN(const Choice choice,
+                   choose_claims(target_.hal, image, needed, *providers,
+                                 host ? target_.host_info : target_.info, target_.options.disabled_fusions));
       own.clear();
       for (const auto& [node, reason] : choice.refused) {
         own.push_back(image.nodes[node]);
@@ -340,8 +341,8 @@ Status Planner::check() const {
       if (known && target_.options.fallback && moves_strings(env, *node)) {
         const std::set<ir::ValueId> needed(node->outputs.begin(), node->outputs.end());
         BELAY_ASSIGN(const Image image, make_image(env, {&node, 1}, needed, pool_, Strings::kOpaque));
-        BELAY_ASSIGN(const Choice choice,
-                     choose_claims(target_.hal, image, needed, target_.host_providers, target_.host_info));
+        BELAY_ASSIGN(const Choice choice, choose_claims(target_.hal, image, needed, target_.host_providers,
+                                                        target_.host_info, target_.options.disabled_fusions));
         known = choice.claims.empty();
       }
       if (known && ++missing <= kShownMissing)
@@ -389,7 +390,8 @@ Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> o
     std::reverse(kept.begin(), kept.end());
 
     BELAY_ASSIGN(const Image image, make_image(sorter.env, kept, needed, pool_));
-    BELAY_ASSIGN(Choice choice, choose_claims(target_.hal, image, needed, target_.providers, target_.info));
+    BELAY_ASSIGN(Choice choice, choose_claims(target_.hal, image, needed, target_.providers, target_.info,
+                                              target_.options.disabled_fusions));
     bool again = false;
     for (const auto& [node, why] : choice.refused) {
       if (is_view(sorter.env, *image.nodes[node])) continue;
