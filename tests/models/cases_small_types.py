@@ -12,7 +12,7 @@ EDGES = f32([0, -0.0, 1, -1, 0.3, 2.5, 3.5, -2.5, 17.49, 240, 247, 248, 256, 448
 
 
 def small_casts(rng):
-    """Cast 19 to 23: every value of the small floats to float, edge values to them with and without saturation, from
+    """Cast 19 to 23, IsNaN and IsInf: every value of the small floats to float, edge values to them with and without saturation, from
     and to other types, as many elements as fill no byte"""
     n = Nodes("small_casts")
     some = f32(np.concatenate([EDGES, rng.normal(0, 30, 301), rng.normal(0, 0.01, 100)]))
@@ -21,6 +21,9 @@ def small_casts(rng):
         n.add("Cast", [every], [f32(every.values())], to=F32)
         n.add("Cast", [every], [every.values()], known=False, to=F64)
         n.add("Cast", [every], [np.float16(every.values())], to=F16)
+        if kind != E2M1:
+            n.add("IsNaN", [every], [np.isnan(every.values())])
+            n.add("IsInf", [every], [np.isinf(every.values())])
         for saturate in 1, 0:
             n.add("Cast", [some], [Small.rounded(kind, some, saturate)], to=kind, saturate=saturate)
         n.add("Cast", [np.float16(some[30:331])], [Small.rounded(kind, np.float16(some[30:331]))], to=kind)
@@ -163,4 +166,25 @@ def dequantize_types(rng):
     return n.case(23, rtol=1e-2)
 
 
-CASES = [small_casts, four_bit_casts, small_moves, quantize_types, dequantize_types]
+def small_products(rng):
+    """QLinearMatMul 21: scales of 16 bits, floats of 8 bits"""
+    n = Nodes("small_products")
+    for to in np.float16, Bf16, f32:
+        scale = lambda *shape: to(2.0 ** rng.randint(-4, 1, shape))
+        for kind in np.uint8, np.int8, E4M3FN, E5M2:
+            small = isinstance(kind, int)
+            make = lambda *shape: (Small.rounded(kind, rng.randint(-8, 9, shape) / 4) if small else
+                                   rng.randint(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind))
+            zero = lambda: Small(kind, 0) if small else np.asarray(rng.randint(0, 9), kind)
+            a, b, parts = make(3, 5), make(5, 4), [scale(1), zero(), scale(1), zero(), to([16.0]), zero()]
+            for k in 0, 2, 4:
+                parts[k] = to(wide(parts[k]).reshape(()))
+            sums = ((wide(a) - wide(parts[1])) @ (wide(b) - wide(parts[3]))) * wide(parts[0]) * wide(parts[2])
+            at = sums / wide(parts[4])
+            y = (Small.rounded(kind, at) if small else
+                 np.clip(np.rint(at) + wide(parts[5]), np.iinfo(kind).min, np.iinfo(kind).max).astype(kind))
+            n.add("QLinearMatMul", [a, parts[0], parts[1], b, parts[2], parts[3], parts[4], parts[5]], [y])
+    return n.case(21)
+
+
+CASES = [small_products, small_casts, four_bit_casts, small_moves, quantize_types, dequantize_types]

@@ -224,6 +224,7 @@ class Lifter {
     const std::string& op = node.op;
     const uint32_t v = node.version;
     if (v >= 21 && (op == "Transpose" || op == "Pad") && lift_small(node)) return true;
+    if (v >= 21 && op == "QLinearMatMul" && node.inputs.size() == 8) return lift_quantized_matmul(node);
     static const std::set<std::string_view> broadcasting = {"Add", "Sub", "Mul",   "Div",     "Pow", "And",
                                                             "Or",  "Xor", "Equal", "Greater", "Less"};
     if (broadcasting.contains(op) && v < 7) return lift_broadcast(node);
@@ -307,6 +308,39 @@ class Lifter {
     node.inputs = {moved};
     node.attributes.clear();
     node.set_int("to", dtype);
+    return true;
+  }
+
+  // Kernels multiply bytes with scales of float32. Scales of 16 bits are widened; floats of 8 bits are multiplied as
+  // float32.
+  bool lift_quantized_matmul(ir::Node& node) {
+    const auto is_float8 = [&](size_t i) {
+      const DtypeInfo* info = find_dtype(env_.type(node.input(i)).dtype);
+      return info && info->name.starts_with("float8");
+    };
+    if (!is_float8(0) && !is_float8(3) && !is_float8(7)) {
+      for (const size_t i : {1, 4, 6})
+        if (const uint32_t dtype = env_.type(node.input(i)).dtype; ir::is_float(dtype) && dtype != BELAY_DT_FLOAT32)
+          node.inputs[i] = cast(node.name, node.inputs[i], BELAY_DT_FLOAT32);
+      return true;
+    }
+    const auto wide = [&](size_t i, int64_t axis) {
+      ir::Node& made = model_.add_node(graph_, "DequantizeLinear", 23, node.name);
+      made.inputs = {node.inputs[i], node.inputs[i + 1], node.inputs[i + 2]};
+      made.set_int("axis", axis);
+      made.set_int("output_dtype", BELAY_DT_FLOAT32);
+      const ir::NodeId id = made.id;
+      const ir::ValueId out = model_.add_value(graph_, node.name + ".wide");
+      model_.nodes[id].outputs = {out};
+      append(model_.nodes[id]);
+      return out;
+    };
+    const ir::ValueId a = wide(0, -2), b = wide(3, -1), scale = node.inputs[6], zero = node.inputs[7];
+    const ir::ValueId product = before("MatMul", 13, node.name, {a, b});
+    node.op = "QuantizeLinear";
+    node.version = 23;
+    node.inputs = {product, scale, zero};
+    node.set_int("axis", -2);
     return true;
   }
 
