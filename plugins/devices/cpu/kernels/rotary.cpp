@@ -3,23 +3,8 @@
 
 #include "registry.hpp"
 
-#include <cstring>
-
 namespace belay::cpu {
 namespace {
-
-template <class T>
-void rotate(const RotaryForm& f, const T* x, const T* cos, const T* sin, T* y) {
-  const int64_t half = f.rotated / 2, step = f.interleaved ? 2 : 1, other = f.interleaved ? 1 : half;
-  for (int64_t i = 0; i < half; ++i) {
-    const auto a = Compute<T>::load(x[i * step]), b = Compute<T>::load(x[i * step + other]);
-    const auto c = Compute<T>::load(cos[i]), s = Compute<T>::load(sin[i]);
-    y[i * step] = Compute<T>::store((a * c - b * s) * compute_t<T>(f.scale));
-    y[i * step + other] = Compute<T>::store((b * c + a * s) * compute_t<T>(f.scale));
-  }
-  if (x != y && f.size > f.rotated)
-    std::memcpy(y + f.rotated, x + f.rotated, size_t(f.size - f.rotated) * sizeof(T));
-}
 
 template <class T>
 belay_status run_rotary(const RotaryForm& f, const Run& run) {
@@ -45,7 +30,7 @@ belay_status run_rotary(const RotaryForm& f, const Run& run) {
       const int64_t b = i / f.rows, r = i % f.rows, cache = row_of(b, r) * (f.rotated / 2);
       for (int64_t h = 0; h < f.heads; ++h) {
         const int64_t at = b * f.steps.batch + h * f.steps.head + r * f.steps.row;
-        rotate<T>(f, run.in<T>(f.x) + at, run.in<T>(f.cos) + cache, run.in<T>(f.sin) + cache, run.out<T>(0) + at);
+        rotate_row<T>(f, run.in<T>(f.x) + at, run.in<T>(f.cos) + cache, run.in<T>(f.sin) + cache, run.out<T>(0) + at);
       }
     }
   });

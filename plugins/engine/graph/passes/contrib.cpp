@@ -41,6 +41,7 @@ class Contrib {
   using Form = Result<bool> (Contrib::*)(ir::Node&);
   static const std::unordered_map<std::string_view, Form>& forms() {
     static const std::unordered_map<std::string_view, Form> table = {
+        {"Attention", &Contrib::attention},
         {"BiasAdd", &Contrib::bias_add},
         {"BiasGelu", &Contrib::bias_gelu},
         {"BiasSplitGelu", &Contrib::bias_split_gelu},
@@ -56,6 +57,7 @@ class Contrib {
         {"GemmFastGelu", &Contrib::gemm_fast_gelu},
         {"GridSample", &Contrib::same<16>},
         {"Pad", &Contrib::pad},
+        {"QAttention", &Contrib::quantized_attention},
         {"QLinearAveragePool", &Contrib::channels_last},
         {"QLinearConcat", &Contrib::quantized_concat},
         {"QLinearConv", &Contrib::channels_last},
@@ -278,6 +280,32 @@ class Contrib {
     const ir::ValueId sum = before(node, {"Add", 14}, {node.input(0), node.input(1)});
     const std::vector<ir::ValueId> halves = several(node, {"Split", 13, {}, {whole("axis", -1)}}, {sum}, 2);
     become(node, "Mul", 14, {halves[0], before(node, {"Gelu", 1, kMicrosoft}, {halves[1]})});
+    return true;
+  }
+
+  // ---- attention: the projection is a product like others
+
+  static Status refuse_shared_past(const ir::Node& node) {
+    for (const char* name : {"do_rotary", "past_present_share_buffer"})
+      if (node.int_or(name, 0) != 0) return refuse(node, "attribute '" + std::string(name) + "' is 1, only 0 is supported");
+    return {};
+  }
+  Result<bool> attention(ir::Node& node) {
+    BELAY_TRY(refuse_shared_past(node));
+    if (node.input(6) != BELAY_NONE) return refuse(node, "input past_sequence_length is not supported");
+    ir::ValueId qkv = before(node, {"MatMul", 13}, {node.input(0), node.input(1)});
+    if (node.input(2) != BELAY_NONE) qkv = before(node, {"Add", 14}, {qkv, node.input(2)});
+    keep_attributes(node, {"mask_filter_value", "num_heads", "qkv_hidden_sizes", "scale", "unidirectional"});
+    become(node, "QkvAttention", 1, {qkv, node.input(3), node.input(4), node.input(5)}, kOwnDomain);
+    return true;
+  }
+  Result<bool> quantized_attention(ir::Node& node) {
+    BELAY_TRY(refuse_shared_past(node));
+    const ir::ValueId qkv = before(node, {"MatMulIntegerToFloat", 1, kMicrosoft},
+                                   {node.input(0), node.input(1), node.input(3), node.input(4), node.input(6), node.input(7),
+                                    node.input(2)});
+    keep_attributes(node, {"mask_filter_value", "num_heads", "scale", "unidirectional"});
+    become(node, "QkvAttention", 1, {qkv, node.input(5), node.input(8)}, kOwnDomain);
     return true;
   }
 

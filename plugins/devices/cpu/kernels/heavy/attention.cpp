@@ -175,9 +175,13 @@ void Attention::block(const AttentionOperands& at, const AttentionBias<T>& bias,
     }
     std::fill(row, row + first, T(0));
     std::fill(row + last, row + n, T(0));
-    if (any)
-      softmax_row(row + first, last - first);
-    else
+    if (any) {
+      T& behind = row[last];  // there is room for more than all keys
+      const T kept = behind;
+      const bool sink = bias.sink(head_of(i), behind);
+      softmax_row(row + first, last - first + (sink ? 1 : 0));
+      behind = kept;
+    } else
       std::fill(row + first, row + last, T(0));
     tell(Scores::kSoftmax);
   }

@@ -44,6 +44,8 @@ class AttentionBias {
   virtual Keys keys(int64_t batch, int64_t query) const = 0;
   // Adds the bias of `keys` to scores, whose first is that of keys.begin. False: the bias of all is -infinity.
   virtual bool add(int64_t batch, int64_t head, int64_t query, Keys keys, T* scores) const = 0;
+  // The score of one more key, which has no value. False: there is none.
+  virtual bool sink(int64_t /*head*/, T& /*value*/) const { return false; }
 };
 
 // The scores as they may be asked for, [batch, q_heads, queries, keys] of q_type.

@@ -18,6 +18,7 @@ void add_batch_norm(Registry&);
 void add_layer_norm(Registry&);
 void add_lrn(Registry&);
 void add_skip_norm(Registry&);
+void add_contrib_attention(Registry&);
 void add_matmul_nbits(Registry&);
 void add_inverse(Registry&);
 void add_conv_transpose(Registry&);
