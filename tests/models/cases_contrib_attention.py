@@ -200,9 +200,9 @@ def grouped(q, k, v, past, lengths, heads, kv_heads, bias=0.0, window=None, cap=
 def contrib_group_query_attention(rng):
     """GroupQueryAttention: a prompt and steps behind it, packed or not, rotary inside, caches of their own length or with
     room, batches of different lengths, a window, a cap, a bias, sinks"""
-    b, h, kvh, d = 2, 4, 2, 8
+    b, h, kvh, d = 2, 4, 2, 16
     n = Net("contrib_group_query_attention", rtol=1e-4, atol=1e-4)
-    cos, sin = angles(16, 4)
+    cos, sin = angles(16, 8)
     cache = [n.const(f32(cos)), n.const(f32(sin))]
     total_of = lambda value: n.const(np.array(value, np.int32))
     lengths_of = lambda values: n.const(np.array(values, np.int32) - 1)
@@ -247,8 +247,9 @@ def contrib_group_query_attention(rng):
                ({}, ["", "", "", n.const(bias)], {"bias": bias.astype(np.float64)}), ({"smooth_softmax": 1}, [], {"sink": np.zeros(h)}),
                ({}, ["", "", "", "", n.const(sinks)], {"sink": sinks})]
     for attributes, inputs, how in options:
-        made = n.op("GroupQueryAttention", *names, *given, lengths_of([7, 7]), total_of(7), *inputs, num_heads=h, kv_num_heads=kvh, **attributes)
-        n.output(made, f32(grouped(q, k, v, past, [7, 7], h, kvh, **how)[0]))
+        made = n.op("GroupQueryAttention", *names, *given, lengths_of([7, 7]), total_of(7), *inputs, outs=3, num_heads=h, kv_num_heads=kvh,
+                    **attributes)
+        n.output(made[0], f32(grouped(q, k, v, past, [7, 7], h, kvh, **how)[0]))
     return n.make()
 
 
