@@ -3,7 +3,12 @@
 #include <boost/dll/shared_library.hpp>
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -17,6 +22,33 @@ dll::shared_library& of(const unsigned char* library) {
   return *std::launder(reinterpret_cast<dll::shared_library*>(const_cast<unsigned char*>(library)));
 }
 
+// What the linker may have lacked, tried without it, for it says "failed to map segment" whatever the cause: a
+// descriptor, or address space for the file. 0: neither.
+int lacking(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? errno : 0;
+  struct stat info {};
+  int lacks = 0;
+  if (fstat(fd, &info) == 0 && info.st_size > 0) {
+    const size_t bytes = 2 * size_t(info.st_size);  // segments lie apart, and have more than the file
+    void* const space = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (space == MAP_FAILED)
+      lacks = errno == ENOMEM ? ENOMEM : 0;
+    else
+      munmap(space, bytes);
+  }
+  ::close(fd);
+  return lacks;
+}
+
+// The linker's own words of "boost::dll::... (dlerror system message: WORDS): whatever errno was".
+std::string words_of(std::string text) {
+  constexpr std::string_view kBefore = "dlerror system message: ";
+  const size_t at = text.find(kBefore), end = text.rfind("): ");
+  if (at == std::string::npos || end == std::string::npos || end < at) return text;
+  return text.substr(at + kBefore.size(), end - at - kBefore.size());
+}
+
 }  // namespace
 
 Status SharedLibrary::open(const std::string& path) try {
@@ -26,7 +58,10 @@ Status SharedLibrary::open(const std::string& path) try {
   path_ = path, open_ = true;
   return {};
 } catch (const std::exception& error) {
-  return {Code::kInvalidArgument, "plugin file '" + path + "' cannot be loaded: " + error.what()};
+  const int lacks = lacking(path);
+  return {lacks ? Code::kResourceExhausted : Code::kInvalidArgument,
+          "plugin file '" + path + "' cannot be loaded: " + words_of(error.what()) +
+              (lacks ? std::string(" (") + std::strerror(lacks) + ")" : "")};
 }
 
 Result<void*> SharedLibrary::symbol(const char* name) const {

@@ -16,7 +16,7 @@ class SharedLibrary {
 
   // `path`: canonical and absolute (a bare name would be taken from the working directory, the program's own
   // path would give the program). Resolves all symbols now, shows none to others. INVALID_ARGUMENT with the
-  // linker's words.
+  // linker's words; RESOURCE_EXHAUSTED where memory or a descriptor lacks.
   Status open(const std::string& path);
   // The address of a symbol that is defined in this very file and not in a library it needs. NOT_FOUND.
   Result<void*> symbol(const char* name) const;

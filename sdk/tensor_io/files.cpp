@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace belay {
 namespace {
@@ -65,15 +66,23 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Status write_file(const std::string& path, std::string_view bytes) {
-  const Descriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
+  Descriptor file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
   if (file.fd < 0) return io_error("Cannot create", path, errno);
-  while (!bytes.empty()) {
+  int error = 0;
+  while (!bytes.empty() && error == 0) {
     const ssize_t n = ::write(file.fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return io_error("Cannot write", path, errno);
-    bytes.remove_prefix(size_t(n));
+    if (n >= 0)
+      bytes.remove_prefix(size_t(n));
+    else if (errno != EINTR)
+      error = errno;
   }
-  return {};
+  struct stat info {};
+  const bool regular = ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode);
+  // Some file systems say only now that there is no room.
+  if (::close(std::exchange(file.fd, -1)) != 0 && error == 0 && errno != EINTR) error = errno;
+  if (error == 0) return {};
+  if (regular) ::unlink(path.c_str());  // half a file would pass for a whole one
+  return io_error("Cannot write", path, error);
 }
 
 Result<HostTensor> read_raw(const std::string& path, uint32_t dtype, std::span<const int64_t> dims) {

@@ -2,7 +2,7 @@
 import numpy as np
 import onnx
 
-from onnx_build import BOOL, F32, I64, U8, Graph
+from onnx_build import BOOL, F32, I8, I64, U8, Graph
 
 OPSET = 17
 OUTPUT_TYPES = {"TopK": [F32, I64], "ArgMax": [I64], "Range": [I64], "Not": [BOOL], "And": [BOOL]}  # the others: F32
@@ -172,6 +172,13 @@ def add(files):
             ("cast_to_999", use("Cast", [2], to=999)), ("cast_to_0", use("Cast", [2], to=0)),
             ("cast_to_2_to_the_32_and_1", use("Cast", [2], to=2**32 + 1)),
             ("eye_like_of_type_2_to_the_31", use("EyeLike", np.ones((2, 2), np.float32), dtype=2**31)),
+            ("vector_with_a_zero_point_matrix", use("MatMulInteger", [2, 4], [4], None, np.ones((5, 3), np.uint8),
+                                                    types={0: I8, 1: U8})),
+            ("vector_from_the_left_with_zero_points", use("MatMulInteger", [4], [4, 2], np.ones((5, 3), np.int8),
+                                                          types={0: I8, 1: U8})),
+            ("n_grams_of_column_2_to_the_63", use("TfIdfVectorizer", [4], types=i64, mode="TF", min_gram_length=1,
+                                                  max_gram_length=1, max_skip_count=0, ngram_counts=[0],
+                                                  ngram_indexes=[2**63 - 1], pool_int64s=[7])),
             # element types
             ("add_float_and_int", use("Add", [2], [2], types={1: I64})),
             ("relu_of_bool", use("Relu", [2], types={0: BOOL})),

@@ -23,6 +23,28 @@ def fp16(rng):
     return Case(g.model(13), ([np.float16(v)], [np.float16(2 * ref.relu(v @ w + b))]))
 
 
+def extremes(rng):
+    """Attributes and numbers at the ends of their ranges, and no elements where operators still have rows"""
+    v = f32(rng.randn(1, 3, 2, 2))
+    g = Graph("extremes")
+    x = g.input("x", F32, [1, 3, 2, 2])
+    q = g.input("q", F32, [2])
+    e = g.input("e", F32, ["n", 1, 2, "m"])
+    g.op("LRN", x, out="lrn", size=2**63 - 1, alpha=1.0, beta=1.0, bias=1.0)
+    g.op("DynamicQuantizeLinear", q, out=["y", "scale", "zero"])
+    g.op("MeanVarianceNormalization", e, out="even", axes=[1, 2])
+    g.op("Unique", g.const(np.zeros((3, 0), np.float32)), out=["one", "first", "inverse", "counts"], axis=0)
+    g.output("lrn", F32, [1, 3, 2, 2])
+    for name, elem_type, shape in (("y", U8, [2]), ("scale", F32, []), ("zero", U8, []), ("even", F32, ["n", 1, 2, "m"]),
+                                   ("one", F32, ["u", 0]), ("counts", I64, ["u"])):
+        g.output(name, elem_type, shape)
+    # The window of LRN is all channels; what it divides by is as large as it says.
+    answers = [v, np.uint8([0, 0]), f32(np.inf), np.uint8(0), np.zeros((1, 0), np.float32), np.int64([3])]
+    none = [np.zeros(shape, np.float32) for shape in ((0, 1, 2, 3), (2, 1, 2, 0), (0, 1, 2, 0))]
+    sets = [([v, f32([-np.inf, 1]), e], [*answers[:4], e, *answers[4:]]) for e in none]
+    return Case(g.model(13), *sets)
+
+
 def fp16_mixed(rng):
     """float16 to float32 and back; Softmax and Sigmoid in float16, right to a few parts in a thousand"""
     w, v = eighths(rng, 5, 5), eighths(rng, 4, 5)
@@ -286,5 +308,5 @@ def pass_through(rng):
     return Case(g.model(13), ([v, normal(rng, 7)], [v, table, v, v, f32(ref.f64(v) ** 2)]))
 
 
-CASES = [fp16, fp16_mixed, bf16, dtypes, casts, shape_chain, data_dependent_shapes, sequences, strings, zero_size,
+CASES = [extremes, fp16, fp16_mixed, bf16, dtypes, casts, shape_chain, data_dependent_shapes, sequences, strings, zero_size,
          scalars, symbolic_broadcast, alias_hazards, pass_through]

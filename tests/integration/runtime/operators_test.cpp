@@ -62,6 +62,20 @@ class OperatorsTest : public ::testing::Test {
   belay::Stream stream_ = device_.stream().value();
 };
 
+// Old forms are lifted to newer ones before anything checks them.
+TEST_F(OperatorsTest, AnOldFormThatLacksItsOperandsOrHasAnAttributeOfAnotherKindIsRefused) {
+  std::vector<float> a = numbers(6, 1), b = numbers(6, 2), c(6);
+  for (const char* op : {"Softmax", "LogSoftmax", "Hardmax", "PRelu", "Pad", "Clip", "Slice", "TopK", "Dropout"})
+    EXPECT_THAT(run(Operator(op, 1), {}, {Tensor::of(c, {6})}).message(), HasSubstr(op));
+  const Status status = run(Operator("Add", 1).attribute("broadcast", 1).attribute("axis", 0.5f),
+                            {Tensor::of(a, {2, 3}), Tensor::of(b, {2, 3})}, {Tensor::of(c, {2, 3})});
+  if (status.ok()) {
+    for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], a[i] + b[i]);
+  } else {
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.message();
+  }
+}
+
 TEST_F(OperatorsTest, AnOperatorGivesWhatPlainLoopsGive) {
   std::vector<float> a = numbers(6 * 5, 1), b = numbers(5 * 7, 2), c(6 * 7);
   const Status status =

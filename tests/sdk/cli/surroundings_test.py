@@ -4,6 +4,7 @@
 """
 import pathlib
 import resource
+import subprocess
 import sys
 import unittest
 
@@ -28,6 +29,25 @@ class SurroundingsTest(ProgramTest):
                 self.belay("run", self.model, "--zeros", "--config", file, code=2)
         done = self.belay("devices", "--set", "log.file=/proc/none/x.log", code=2)
         self.assertIn("log.file '/proc/none/x.log' cannot be opened", done.stderr)
+
+    def test_too_little_memory_is_a_lack_of_resources_at_any_point(self):
+        codes = set()
+        for kib in range(8800, 25000, 700):
+            done = subprocess.run([self.program, "run", self.model, "--zeros", "--shape", "N=1"], cwd=self.folder, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, timeout=60,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (kib << 10, kib << 10)))
+            if "error while loading shared libraries" in done.stderr:  # the program itself has not begun
+                continue
+            codes.add(done.returncode)
+            self.assertIn(done.returncode, (0, 5), f"{kib} KiB: {done.stderr}")
+        self.assertIn(5, codes)
+
+    def test_a_result_that_cannot_be_written_whole_is_not_left(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        done = self.belay("run", self.model, "--zeros", "--shape", "N=1", "-o", "out", "--output-format", "both", code=3, preexec_fn=limit)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(list((self.folder / "out").iterdir()), [])
 
     def test_no_file_descriptor_is_a_lack_of_resources(self):
         def limit(files):

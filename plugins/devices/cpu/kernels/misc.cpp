@@ -109,7 +109,8 @@ struct TfIdf {
     std::vector<int64_t> gram;
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t n = shortest; n <= longest; ++n)
-        for (int64_t step = 1; step <= (n == 1 ? 1 : skips + 1); ++step)  // tokens of a gram are `step` apart
+        // Tokens of a gram are `step` apart; where no gram fits, none that is wider does.
+        for (int64_t step = 1; step <= (n == 1 ? 1 : skips + 1) && (n - 1) * step < length; ++step)
           for (int64_t at = 0; at + (n - 1) * step < length; ++at) {
             gram.clear();
             for (int64_t k = 0; k < n; ++k)

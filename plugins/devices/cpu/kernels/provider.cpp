@@ -18,6 +18,9 @@ struct Provider {
   PackCache cache;
 };
 
+// Shapes can be such that an estimate is more than any number of nanoseconds.
+uint64_t whole_ns(double ns) { return uint64_t(std::min(ns, 1e15)); }
+
 uint64_t operand_bytes(const graph::View& view, uint32_t value) {
   if (value == BELAY_NONE) return 0;
   const auto shape = view.shape(value);
@@ -82,7 +85,7 @@ void claim_single(const graph::View& view, graph::NodeView node, const OpDef& de
   uint64_t bytes = 0;
   for (const uint32_t value : node.inputs()) bytes += operand_bytes(view, value);
   for (const uint32_t value : node.outputs()) bytes += operand_bytes(view, value);
-  claim.cost_ns = 300 + uint64_t(double(bytes) * def.ns_per_byte);
+  claim.cost_ns = 300 + whole_ns(double(bytes) * def.ns_per_byte);
   if (def.in_place != InPlace::kNone && node.output(0) != BELAY_NONE)
     for (uint32_t i = 0; i < (def.in_place == InPlace::kFirst ? 1u : 2u); ++i) {
       const uint32_t value = node.input(i);
@@ -168,7 +171,7 @@ struct Slots {
                            nullptr};
       result.kernel.fn = run_unit;
       result.kernel.state = unit.get();
-      result.kernel.cost_ns = uint64_t(unit->cost_ns);
+      result.kernel.cost_ns = whole_ns(unit->cost_ns);
       result.kernel.name = to_str(unit->name);
       result.workspace_bytes = unit->workspace_bytes;
       result.packed_bytes = unit->packed_bytes;

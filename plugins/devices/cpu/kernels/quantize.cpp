@@ -192,7 +192,8 @@ Status prepare_dynamic_quantize(OpContext& op) {
     float low = 0, high = 0;
     byte_micro().range(x, count, &low, &high);
     const float scale = high == low ? 1.0f : (high - low) / 255.0f;
-    const uint8_t zero = uint8_t(std::clamp(std::nearbyint(0.0f - low / scale), 0.0f, 255.0f));
+    const float place = std::nearbyint(0.0f - low / scale);
+    const uint8_t zero = place > 0 ? uint8_t(std::min(place, 255.0f)) : uint8_t{0};  // 0 for NaN, which infinities give
     if (float* out = run.out<float>(1)) *out = scale;
     if (uint8_t* out = run.out<uint8_t>(2)) *out = zero;
     uint8_t* y = run.out<uint8_t>(0);

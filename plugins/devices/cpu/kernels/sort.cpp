@@ -213,7 +213,7 @@ struct Unique {
     }
     for (size_t k = 0; k < rank.size(); ++k) {
       const int64_t from = first[size_t(rank[k])];
-      for (int64_t o = 0; to[0] && o < outer; ++o)
+      for (int64_t o = 0; to[0] && slice > 0 && o < outer; ++o)
         std::memcpy(static_cast<char*>(to[0]) + (o * count + int64_t(k)) * slice,
                     run.in<char>(0) + (o * dim + from) * slice, size_t(slice));
       if (to[1]) static_cast<int64_t*>(to[1])[k] = from;

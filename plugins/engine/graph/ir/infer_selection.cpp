@@ -198,6 +198,7 @@ Status tf_idf(Infer& at) {
   int64_t most = -1;
   if (const auto* indexes = at.node().ints("ngram_indexes"))
     for (const int64_t index : *indexes) most = std::max(most, index);
+  if (most == INT64_MAX) return at.fail("ngram_indexes hold " + std::to_string(most));
   if (!at.ranked(0)) {
     at.set_unranked(0, BELAY_DT_FLOAT32);
     return {};

@@ -348,7 +348,8 @@ class Lifter {
   bool lift_broadcast(ir::Node& node) {
     const int64_t broadcast = node.int_or("broadcast", 0);
     const ir::Attribute* axis_at = node.find("axis");
-    if (broadcast && axis_at && node.inputs.size() == 2) {
+    if (broadcast && axis_at && axis_at->kind == BELAY_ATTR_INT && node.input(0) != BELAY_NONE &&
+        node.input(1) != BELAY_NONE) {
       const ir::Type &a = env_.type(node.inputs[0]), &b = env_.type(node.inputs[1]);
       if (!a.ranked || !b.ranked) return false;
       const int64_t rank = int64_t(a.dims.size());
@@ -367,7 +368,8 @@ class Lifter {
   }
 
   bool lift_prelu(ir::Node& node) {
-    const ir::Type &x = env_.type(node.input(0)), &slope = env_.type(node.input(1));
+    if (node.input(0) == BELAY_NONE || node.input(1) == BELAY_NONE) return false;
+    const ir::Type &x = env_.type(node.inputs[0]), &slope = env_.type(node.inputs[1]);
     if (!slope.ranked) return false;
     if (slope.dims.size() != 1 || slope.dims[0] == 1) return true;
     if (!x.ranked) {  // a 1 for each dim of x behind the channel's
@@ -450,6 +452,7 @@ class Lifter {
 
   // Before 13 these worked on a matrix: dims before `axis` are its rows, the others together its columns.
   bool lift_softmax(ir::Node& node) {
+    if (node.input(0) == BELAY_NONE) return false;
     const int64_t axis = node.int_or("axis", 1);
     const ir::Type& type = env_.type(node.input(0));
     if (type.ranked) {
@@ -516,7 +519,7 @@ class Lifter {
   // Words become their places in the pool: the operator itself counts numbers.
   void lift_tf_idf(ir::Node& node) {
     const ir::Attribute* pool = node.find("pool_strings");
-    if (!pool) return;
+    if (!pool || node.input(0) == BELAY_NONE) return;
     ir::Attribute keys;
     keys.name = "keys";
     keys.kind = BELAY_ATTR_STRINGS;

@@ -199,6 +199,7 @@ Status prepare_layer_norm(OpContext& context) {
 template <class F>
 void each_offset(const Dims& dims, const Dims& strides, F&& f) {
   const Walk walk(dims, {strides});
+  if (walk.count() == 0) return;  // no element has an index
   const size_t inner = walk.rank() ? 1 : 0;
   const int64_t run = inner ? walk.dims.back() : 1, step = inner ? walk.strides[0].back() : 0;
   for_runs<1>(walk, inner, 0, walk.count() / std::max<int64_t>(1, run), [&](int64_t, const int64_t* at) {

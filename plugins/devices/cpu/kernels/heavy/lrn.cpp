@@ -16,7 +16,7 @@ struct LrnKernel {
   void operator()(const Run& run) const {
     constexpr int64_t kPart = 256;
     const int64_t parts = (pixels + kPart - 1) / kPart;
-    const double ns = double(channels * kPart) * double(size + 4) * 0.15;
+    const double ns = double(channels * kPart) * double(std::min(size, channels) + 4) * 0.15;
     run.parallel(batch * parts, grain_of(ns), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % parts * kPart, width = std::min(kPart, pixels - first);
@@ -27,7 +27,7 @@ struct LrnKernel {
   }
 
   void part(const In* x, In* y, int64_t width) const {
-    const int64_t before = (size - 1) / 2, after = size - 1 - before;
+    const int64_t before = (size - 1) / 2, after = std::min(size - 1 - before, channels);
     for (int64_t c = 0; c < channels; ++c) {
       const int64_t low = std::max<int64_t>(0, c - before), high = std::min(channels - 1, c + after);
       const In* from = x + c * pixels;
@@ -64,7 +64,7 @@ Status prepare_lrn(OpContext& context) {
   const int64_t size = context.attr().int_or("size", 0);
   if (size < 1) return context.bad("attribute size is " + std::to_string(size) + ", want at least 1");
   BELAY_TRY(context.output(0, context.dtype(0), x));
-  context.cost_ns(double(context.count(0)) * double(size + 4) * 0.15);
+  context.cost_ns(double(context.count(0)) * double(std::min(size, x[1]) + 4) * 0.15);
   dispatch<kFloats>(context.dtype(0), [&](auto tag) {
     context.kernel(LrnKernel<typename decltype(tag)::type>{
         x[0], x[1], product(x, 2, x.size()), size, context.attr().float_or("alpha", 1e-4f),

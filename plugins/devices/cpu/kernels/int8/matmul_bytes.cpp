@@ -170,7 +170,9 @@ Result<Spread> spread(const OpContext& context, int i, std::string_view name, co
   out.present = true;
   const Dims& dims = context.dims(size_t(i));
   if (product(dims) == 1) return out;
-  const int64_t lines = operand.size() < 2 ? 1 : rows ? operand[operand.size() - 2] : operand.back();
+  if (operand.size() < 2)  // a vector is one row, or one column
+    return context.bad(std::string(name) + " has the shape " + text_of(dims) + ", want one value");
+  const int64_t lines = rows ? operand[operand.size() - 2] : operand.back();
   out.line = 1;
   if (dims == Dims{lines}) return out;
   Dims matrix = operand;
