@@ -8,7 +8,8 @@ namespace {
 
 template <class T>
 belay_status run_rotary(const RotaryForm& f, const Run& run) {
-  const int64_t* positions = run.in<int64_t>(f.positions);
+  const int64_t* positions =
+      f.how == RotaryForm::Positions::kInOrder ? nullptr : run.in<int64_t>(f.positions);
   const auto row_of = [&](int64_t b, int64_t r) {
     switch (f.how) {
       case RotaryForm::Positions::kGiven:

@@ -33,7 +33,9 @@ struct AttentionKernel {
    public:
     using Keys = typename AttentionBias<T>::Keys;
     Bias(const AttentionKernel& kernel, const Run& run)
-        : kernel_(kernel), mask_(run.in<char>(kMask)), nonpad_(run.in<int64_t>(kNonpad)) {}
+        : kernel_(kernel),
+          mask_(kernel.mask.dtype != BELAY_DT_UNDEFINED ? run.in<char>(kMask) : nullptr),
+          nonpad_(kernel.has_nonpad ? run.in<int64_t>(kNonpad) : nullptr) {}
     Keys keys(int64_t batch, int64_t query) const override {
       const AttentionForm& form = kernel_.core.form();
       int64_t end = form.keys, offset = kernel_.past;
@@ -80,7 +82,7 @@ struct AttentionKernel {
             char* to) const {
     const AttentionForm& f = core.form();
     const int64_t bytes = element_bytes(dtype), total = past + fresh;
-    const char *from = run.in<char>(input), *old = run.in<char>(past_input);
+    const char *from = run.in<char>(input), *old = has_past ? run.in<char>(past_input) : nullptr;
     run.parallel(f.batch * f.kv_heads, grain_of(double(total * size * bytes) * 0.1), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         char* y = to + i * total * size * bytes;
