@@ -18,22 +18,22 @@ def gradient(op, y="y", **attributes):
     return g.model(OPSET, ai_onnx_preview_training=1)
 
 
-def use(op, *inputs, types=None, opset=OPSET, outs=1, **attributes):
+def use(op, *inputs, types=None, opset=OPSET, outs=1, domain="", **attributes):
     """bad_node of type `op`; an input is a shape (an input of the graph), an array (an initializer), or None."""
     g = Graph(op.lower())
     names = []
     for i, given in enumerate(inputs):
         if given is None:
             names.append("")
-        elif isinstance(given, np.ndarray):
+        elif isinstance(given, (np.ndarray, np.generic)):
             names.append(g.const(given, f"c{i}"))
         else:
             names.append(g.input(f"x{i}", (types or {}).get(i, F32), given))
     outputs = [f"y{i}" for i in range(outs)]
-    g.op(op, *names, out=outputs, name="bad_node", **attributes)
+    g.op(op, *names, out=outputs, name="bad_node", domain=domain, **attributes)
     for name, elem_type in zip(outputs, OUTPUT_TYPES.get(op, [F32] * outs)):
         g.output(name, elem_type, None)
-    return g.model(opset)
+    return g.model(opset, **({domain.replace(".", "_"): 1} if domain else {}))
 
 
 def ints(*values):

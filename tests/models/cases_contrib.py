@@ -49,25 +49,6 @@ def rounded(value, kind):
     return stored, stored.astype(np.float64)
 
 
-def erf(x):
-    """By its series and, where that is slow, its continued fraction."""
-    x = np.asarray(x, np.float64)
-    small = np.clip(x, -3, 3)
-    term, total = small.copy(), small.copy()
-    for n in range(1, 80):
-        term = term * -small * small / n
-        total = total + term / (2 * n + 1)
-    large, fraction = np.maximum(np.abs(x), 3), np.zeros_like(x)
-    for n in range(60, 0, -1):
-        fraction = n / 2 / (large + fraction)
-    tail = np.exp(-large * large) / (large + fraction) / np.sqrt(np.pi)
-    return np.where(np.abs(x) < 3, total * 2 / np.sqrt(np.pi), np.sign(x) * (1 - tail))
-
-
-def gelu(x):
-    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
-
-
 def fast_gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
 
@@ -81,13 +62,13 @@ def contrib_gelus(rng):
     n = Net("contrib_gelus", rtol=1e-5, atol=1e-5)
     a, b = n.input("x", x), n.const(bias)
     v, c = x.astype(np.float64), bias.astype(np.float64)
-    n.output(n.op("Gelu", a), f32(gelu(v)))
-    n.output(n.op("BiasGelu", a, b), f32(gelu(v + c)))
+    n.output(n.op("Gelu", a), f32(ref.gelu(v)))
+    n.output(n.op("BiasGelu", a, b), f32(ref.gelu(v + c)))
     n.output(n.op("FastGelu", a), f32(fast_gelu(v)))
     n.output(n.op("FastGelu", a, b), f32(fast_gelu(v + c)))
     n.output(n.op("QuickGelu", a), f32(v * ref.sigmoid(1.702 * v)))
     n.output(n.op("QuickGelu", a, alpha=0.5), f32(v * ref.sigmoid(0.5 * v)))
-    n.output(n.op("BiasSplitGelu", a, b), f32((v + c)[..., :6] * gelu((v + c)[..., 6:])))
+    n.output(n.op("BiasSplitGelu", a, b), f32((v + c)[..., :6] * ref.gelu((v + c)[..., 6:])))
     n.output(n.op("BiasAdd", a, b, a), f32(2 * v + c))
     n.output(n.op("GemmFastGelu", a, n.const(w), n.const(bias[:6])), f32(fast_gelu(v @ w.astype(np.float64) + c[:6])))
     return n.make()
@@ -99,7 +80,7 @@ def contrib_gelus_of_16_bits(rng):
     for kind in (F16, BF16):
         (x, v), (bias, c) = rounded(normal(rng, 3, 8), kind), rounded(normal(rng, 8), kind)
         a, b = n.input(f"x{kind}", x), n.input(f"b{kind}", bias)
-        n.output(n.op("BiasGelu", a, b), rounded(gelu(v + c), kind)[0])
+        n.output(n.op("BiasGelu", a, b), rounded(ref.gelu(v + c), kind)[0])
         n.output(n.op("FastGelu", a, b), rounded(fast_gelu(v + c), kind)[0])
     return n.make()
 
@@ -329,6 +310,8 @@ def contrib_quantized_elements(rng):
         zero, mid = kind(0), kind(low + 128)
         out(n.op("QLinearAdd", a, *left, b, *right, n.const(step(0.07)), n.const(mid)), u + v, 0.07, mid)
         out(n.op("QLinearMul", a, *left, b, *right, n.const(step(0.1))), u * v, 0.1, zero)
+        out(n.op("QLinearAdd", a, left[0], none, b, right[0], none, n.const(step(0.08)), n.const(mid)),
+            real(x, xs, 0) + real(y, ys, 0), 0.08, mid)
         out(n.op("QLinearSigmoid", a, *left, n.const(step(1 / 256)), n.const(kind(low))), ref.sigmoid(u), 1 / 256, kind(low))
         out(n.op("QLinearSigmoid", a, left[0], none, n.const(step(1 / 128))), ref.sigmoid(real(x, xs, 0)), 1 / 128, zero)
         out(n.op("QLinearLeakyRelu", a, *left, *right, alpha=0.2), np.where(u < 0, np.float32(0.2) * u, u), ys, yz)
@@ -361,6 +344,8 @@ def contrib_quantized_pools(rng):
         n.output(n.op("QLinearAveragePool", a, *scales, count_include_pad=count, **way), quantise(mean, 0.03, np.uint8(120)))
         n.output(n.op("QLinearAveragePool", b, *scales, count_include_pad=count, channels_last=1, **way),
                  quantise(mean.transpose(0, 2, 3, 1), 0.03, np.uint8(120)))
+    plain = ref.average_pool(real(x, 0.05, 0), (3, 2), (2, 1), (1, 0, 1, 1), False)
+    n.output(n.op("QLinearAveragePool", a, scales[0], "", scales[2], **way), quantise(plain, 0.03, np.uint8(0)))
     mean = v.mean(axis=(2, 3), keepdims=True)
     n.output(n.op("QLinearGlobalAveragePool", a, *scales), quantise(mean, 0.03, np.uint8(120)))
     n.output(n.op("QLinearGlobalAveragePool", b, *scales, channels_last=1), quantise(mean.transpose(0, 2, 3, 1), 0.03, np.uint8(120)))
@@ -412,7 +397,7 @@ def contrib_quantized_products(rng):
 
 
 def contrib_shapes_and_values(rng):
-    """Inverse, Trilu, GatherND, Range, Pad, Unique, CDist, GridSample"""
+    """Inverse, Trilu, GatherND, Range, Pad, Unique, CDist"""
     n = Net("contrib_shapes_and_values", rtol=1e-4, atol=1e-4)
     square = normal(rng, 2, 3, 5, 5) + 4 * np.eye(5, dtype=np.float32)
     a = n.input("square", f32(square))
@@ -437,7 +422,58 @@ def contrib_shapes_and_values(rng):
     return n.make()
 
 
+def contrib_grid_sample(rng):
+    """GridSample of com.microsoft: bilinear, beyond the border zeros"""
+    x, grid = normal(rng, 1, 2, 4, 5), f32(rng.uniform(-1.3, 1.3, (1, 3, 2, 2)))
+    n = Net("contrib_grid_sample", rtol=1e-4, atol=1e-5)
+    padded = np.pad(x[0].astype(np.float64), [(0, 0), (2, 2), (2, 2)])
+    y = np.zeros((1, 2, 3, 2))
+    for i in range(3):
+        for j in range(2):
+            across, down = ((g.astype(np.float64) + 1) * size / 2 - 0.5 for g, size in zip(grid[0, i, j], (5, 4)))
+            left, top = int(np.floor(across)), int(np.floor(down))
+            for r, c in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                share = (1 - abs(down - top - r)) * (1 - abs(across - left - c))
+                y[0, :, i, j] += share * padded[:, top + r + 2, left + c + 2]
+    n.output(n.op("GridSample", n.input("x", x), n.input("grid", grid), mode="bilinear"), f32(y))
+    return n.make()
+
+
+def contrib_quantized_lstm(rng):
+    """DynamicQuantizeLSTM: both directions, weights with a scale for each direction or each column"""
+    steps, batch, inputs, hidden = 5, 2, 6, 4
+    x, bias = normal(rng, steps, batch, inputs), normal(rng, 2, 8 * hidden)
+    n = Net("contrib_quantized_lstm", rtol=1e-4, atol=1e-5)
+    name = n.input("x", x)
+    for columns in (False, True):
+        shape = (2, 4 * hidden) if columns else (2,)
+        parts, wide = [], []
+        for rows in (inputs, hidden):
+            w, scale, zero = rng.randint(0, 256, (2, rows, 4 * hidden)).astype(np.uint8), f32(rng.uniform(0.002, 0.004, shape)), \
+                rng.randint(120, 136, shape).astype(np.uint8)
+            parts.append((n.const(w), n.const(scale), n.const(zero)))
+            spread = (slice(None), None) if columns else (slice(None), None, None)
+            wide.append((w.astype(np.float64) - zero.astype(np.float64)[spread]) * scale.astype(np.float64)[spread])
+        (w, ws, wz), (r, rs, rz) = parts
+        y, last, cells = n.op("DynamicQuantizeLSTM", name, w, r, n.const(bias), "", "", "", "", ws, wz, rs, rz, outs=3, hidden_size=hidden,
+                              direction="bidirectional")
+        out, ends, cell_ends = np.zeros((steps, 2, batch, hidden)), [], []
+        for way in range(2):
+            h, c = np.zeros((batch, hidden)), np.zeros((batch, hidden))
+            for t in (range(steps), reversed(range(steps)))[way]:
+                gates = x[t] @ wide[0][way] + h @ wide[1][way] + bias[way, :4 * hidden] + bias[way, 4 * hidden:]
+                i, o, f, g = np.split(gates.astype(np.float64), 4, axis=1)
+                c = ref.sigmoid(f) * c + ref.sigmoid(i) * np.tanh(g)
+                h = ref.sigmoid(o) * np.tanh(c)
+                out[t, way] = h
+            ends.append(h)
+            cell_ends.append(c)
+        for value, array in ((y, out), (last, np.stack(ends)), (cells, np.stack(cell_ends))):
+            n.output(value, f32(array))
+    return n.make()
+
+
 CASES = [contrib_gelus, contrib_gelus_of_16_bits, contrib_fused_matmul, contrib_fused_matmul_types, contrib_fused_conv_and_gemm,
          contrib_skip_layer_norm, contrib_skip_layer_norm_of_16_bits, contrib_embedding, contrib_matmul_nbits,
          contrib_matmul_nbits_of_16_bits, contrib_quantized_elements, contrib_quantized_pools, contrib_quantized_products,
-         contrib_shapes_and_values]
+         contrib_shapes_and_values, contrib_grid_sample, contrib_quantized_lstm]

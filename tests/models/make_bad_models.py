@@ -15,6 +15,7 @@ which any good message has. No file may crash, hang, take memory far above its o
 import argparse
 import os
 
+import bad_contrib
 import bad_graphs
 import bad_operators
 import bad_tensors
@@ -28,7 +29,7 @@ def main():
     out = parser.parse_args().out
     os.makedirs(out, exist_ok=True)
     files = Files(out)
-    for module in bad_wire, bad_tensors, bad_graphs, bad_operators:
+    for module in bad_wire, bad_tensors, bad_graphs, bad_operators, bad_contrib:
         module.add(files)
     print(", ".join(f"{count} {kind}" for kind, count in files.finish().items()), "in", out)
 

@@ -56,8 +56,8 @@ std::optional<int64_t> newest_version(std::string_view domain) {
 }
 
 Result<Operator> find_operator(std::string_view domain, std::string_view name, int64_t imported) {
-  if (domain == kMicrosoft) return Operator{1, {}};
   const OperatorRow* row = find_row(domain, name);
+  if (!row && domain == kMicrosoft) return Operator{1, {}};
   if (!row) return Status(Code::kUnimplemented, "is not known");
   std::string_view rest = row->versions, use;
   Operator out;

@@ -28,8 +28,8 @@ struct Operator {
 };
 
 // The definition in force at the imported version. Errors, as the end of a sentence that begins "Operator 'X'
-// ": UNIMPLEMENTED (not known, newer than the import, gone). com.microsoft has one version, and what it holds
-// is the business of who runs it.
+// ": UNIMPLEMENTED (not known, newer than the import, gone). com.microsoft has one version; what
+// it holds beyond the table is the business of who runs it.
 Result<Operator> find_operator(std::string_view domain, std::string_view name, int64_t imported);
 
 // Kinds of attributes as letters: AttributeProto.type 1 to 14.

@@ -54,7 +54,7 @@ std::string refusal(const graph::View& view, graph::NodeView node, const OpDef* 
     if (i < std::size(def->types) && def->types[i]) mask = def->types[i];
     const uint32_t value = node.inputs()[i];
     if (value == BELAY_NONE) {
-      if (i < def->min_inputs && def->max_inputs != 255)
+      if (i < def->min_inputs && def->max_inputs != 255 && !(def->optional >> i & 1))
         return label + ": input " + std::to_string(i) + " is missing.";
       continue;
     }

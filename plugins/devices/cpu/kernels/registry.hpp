@@ -28,6 +28,7 @@ struct OpDef {
   uint8_t min_inputs = 1, max_inputs = 1;  // 255: any number
   uint8_t max_outputs = 1;
   InPlace in_place = InPlace::kNone;
+  uint64_t optional = 0;        // bit i: may be absent though it is one of the first min_inputs
   uint64_t host_inputs = 0;     // bit i: prepare needs the value of input i
   bool host_for_shape = false;  // ... but not where the dims of output 0 are known
   std::string_view domain = "";

@@ -292,6 +292,15 @@ TEST(ImporterTest, OperatorsOfMicrosoftHaveVersion1) {
   EXPECT_EQ(loaded.view().node(0).version(), 1u);
 }
 
+TEST(ImporterTest, UseOfKnownOperatorsOfMicrosoftIsChecked) {
+  const auto of = [](const char* op) {
+    Graph g = Graph().input("x").output("y").node(node(op, {"x"}, {"y"}, text::domain("com.microsoft")));
+    return failure(model(g, 13, 8, text::opset("com.microsoft", 1)));
+  };
+  EXPECT_THAT(of("BiasGelu"), HasSubstr("has 1 inputs, want 2"));
+  EXPECT_THAT(of("MultiHeadAttention"), HasSubstr("lacks the attribute 'num_heads'"));
+}
+
 TEST(ImporterTest, NamesThatAreNotUtf8AreEscaped) {
   Graph g = Graph().input("x\xff").output("y").node(node("Relu", {"x\xff"}, {"y"}));
   EXPECT_THAT(good(model(g)).inputs(), ElementsAre("x\\xff"));

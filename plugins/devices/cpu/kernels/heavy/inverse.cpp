@@ -2,9 +2,9 @@
 #include "../registry.hpp"
 #include "heavy.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <vector>
 
 namespace belay::cpu {
 namespace {
@@ -40,10 +40,11 @@ struct InverseKernel {
   int64_t matrices = 0, n = 0;
   belay_status operator()(const Run& run) const {
     const int64_t each = n * n;
-    std::vector<double> memory(size_t(2 * each * run.max_parts()));
+    if (each == 0) return BELAY_OK;
+    double* const memory = run.scratch<double>(size_t(2 * each * run.max_parts()));
     std::atomic<int64_t> singular{-1};
     run.parallel(matrices, grain_of(double(each) * double(n) * 2), [&](int64_t begin, int64_t end, int64_t part) {
-      double *const a = memory.data() + 2 * each * part, *const inverse = a + each;
+      double *const a = memory + 2 * each * part, *const inverse = a + each;
       for (int64_t i = begin; i < end; ++i) {
         const In* x = run.in<In>(0) + i * each;
         for (int64_t j = 0; j < each; ++j) a[j] = double(Compute<In>::load(x[j]));

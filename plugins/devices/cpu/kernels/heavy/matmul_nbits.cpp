@@ -6,8 +6,7 @@
 #include "heavy.hpp"
 #include "product.hpp"
 
-#include <cmath>
-#include <vector>
+#include <algorithm>
 
 namespace belay::cpu {
 namespace {
@@ -69,23 +68,24 @@ struct MatMulNBits {
   void few_rows(const Run& run) const {
     const int64_t padded = blocks * block, bytes = block_bytes();
     // Rows of A, zero up to whole blocks, in the order in which the numbers of a byte come out.
-    std::vector<float> x(size_t(m * padded)), row(static_cast<size_t>(padded));
+    float *const x = run.scratch<float>(size_t((m + 1) * padded)), *const row = x + m * padded;
+    std::fill(row + k, row + padded, 0.0f);
     for (int64_t i = 0; i < m; ++i) {
-      floats(run, kA, i * k, k, row.data());
-      float* to = x.data() + i * padded;
+      floats(run, kA, i * k, k, row);
+      float* to = x + i * padded;
       for (int64_t b = 0; b < blocks; ++b)
         for (int64_t p = 0; p < planes(); ++p)
-          for (int64_t at = 0; at < bytes; ++at) *to++ = row[size_t(b * block + at * planes() + p)];
+          for (int64_t at = 0; at < bytes; ++at) *to++ = row[b * block + at * planes() + p];
     }
-    std::vector<float> memory(size_t(2 * blocks * run.max_parts()));
+    float* const memory = run.scratch<float>(size_t(2 * blocks * run.max_parts()));
     run.parallel(n, grain_of(double(m * k) * 0.05 + double(blocks)), [&](int64_t begin, int64_t end, int64_t part) {
-      float *const scale = memory.data() + 2 * blocks * part, *const zero = scale + blocks;
+      float *const scale = memory + 2 * blocks * part, *const zero = scale + blocks;
       for (int64_t j = begin; j < end; ++j) {
         parameters(run, j, scale, zero);
         const uint8_t* numbers = run.in<uint8_t>(kB) + j * blocks * bytes;
         const float add = bias(run, j);
         for (int64_t i = 0; i < m; ++i) {
-          const float sum = simd().dot_bits(bits, numbers, blocks, bytes, scale, zero, x.data() + i * padded) + add;
+          const float sum = simd().dot_bits(bits, numbers, blocks, bytes, scale, zero, x + i * padded) + add;
           store(run, i * n + j, &sum, 1);
         }
       }
@@ -140,9 +140,9 @@ struct MatMulNBits {
   }
 
   void many_rows(const Run& run) const {
-    std::vector<float> biases(has_bias ? size_t(n) : 0);
-    if (has_bias) floats(run, kBias, 0, n, biases.data());
-    const Finish last{this, &run, has_bias ? biases.data() : nullptr};
+    float* const biases = has_bias ? run.scratch<float>(size_t(n)) : nullptr;
+    if (has_bias) floats(run, kBias, 0, n, biases);
+    const Finish last{this, &run, biases};
     const MatrixView<float> a32{run.in<float>(kA), k, 1};
     const MatrixView<Half> a16{run.in<Half>(kA), k, 1};
     const MatrixView<BFloat16> b16{run.in<BFloat16>(kA), k, 1};

@@ -5,8 +5,8 @@
 #include "../registry.hpp"
 #include "heavy.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <vector>
 
 namespace belay::cpu {
 namespace {
@@ -51,14 +51,14 @@ struct SkipNorm {
     if (n == 0) return;
     const bool narrow_type = dtype != BELAY_DT_FLOAT32;
     // What goes with the columns, as floats for all rows.
-    std::vector<float> columns(narrow_type ? size_t(n) * 3 : 0);
+    float* const columns = narrow_type ? run.scratch<float>(size_t(n) * 3) : nullptr;
     const auto column = [&](int operand, int64_t which) {
-      return row(run, operand, 0, narrow_type ? columns.data() + which * n : nullptr);
+      return row(run, operand, 0, narrow_type ? columns + which * n : nullptr);
     };
     const float *scale = column(at.scale, 0), *shift = column(at.shift, 1), *bias = column(at.bias, 2);
-    std::vector<float> memory(size_t(2 * n * run.max_parts()));
+    float* const memory = narrow_type ? run.scratch<float>(size_t(2 * n * run.max_parts())) : nullptr;
     run.parallel(rows, grain_of(double(n) * 0.6 + 30), [&](int64_t begin, int64_t end, int64_t part) {
-      float* const buffer = memory.data() + 2 * n * part;
+      float* const buffer = narrow_type ? memory + 2 * n * part : nullptr;
       for (int64_t i = begin; i < end; ++i) {
         // In float the result is the memory in which the sum is made.
         float* const sum = narrow_type ? buffer : run.out<float>(0) + i * n;
@@ -67,7 +67,7 @@ struct SkipNorm {
           simd().binary[size_t(Binary::kAdd)](x, 1, other, 1, sum, n);
           x = sum;
         };
-        if (at.skip >= 0) add(row(run, at.skip, i % skip_rows, buffer + n));
+        if (at.skip >= 0) add(row(run, at.skip, i % skip_rows, narrow_type ? buffer + n : nullptr));
         if (bias) add(bias);
         store(run, at.sum, i, x);
         normalise(run, i, x, sum, scale, shift);

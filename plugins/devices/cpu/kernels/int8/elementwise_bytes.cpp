@@ -77,6 +77,7 @@ void add_elementwise_bytes(Registry& registry) {
                        .types = {kBytes, kF32, kBytes, kBytes, kF32, kBytes | kF32},
                        .min_inputs = 7,
                        .max_inputs = 8,
+                       .optional = 1 << 2 | 1 << 5,
                        .domain = "com.microsoft",
                        .ns_per_byte = 0.1});
   };

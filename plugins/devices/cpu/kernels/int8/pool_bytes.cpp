@@ -143,6 +143,7 @@ void add_pool_bytes(Registry& registry) {
                        .types = {kBytes, kF32, kBytes, kF32, kBytes},
                        .min_inputs = 4,
                        .max_inputs = 5,
+                       .optional = 1 << 2,
                        .domain = "com.microsoft",
                        .ns_per_byte = 0.1});
   };
