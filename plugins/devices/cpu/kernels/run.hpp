@@ -24,10 +24,10 @@ class Run {
         resized_(resized),
         has_workspace_(has_workspace) {}
 
-  // Null: the input is absent, or was said to be unused.
+  // Null: the input is absent, was said to be unused, or the node does not have it.
   template <class T>
   const T* in(size_t i) const {
-    return reinterpret_cast<const T*>(args_[i]);
+    return i < inputs_ ? reinterpret_cast<const T*>(args_[i]) : nullptr;
   }
   // Null: the output is not wanted, or the node does not have it.
   template <class T>
