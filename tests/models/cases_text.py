@@ -148,7 +148,7 @@ def text_counted(rng):
         return [text(*rows)], [out]
 
     return Case(g.model(13), run(["one", "two", "three", "four", "two"], ["two", "two", "one", "two", "three"]),
-                run(["x", "y", "", "One", "one"]))
+                run(["x", "y", "", "One", "one"]), beyond=True)
 
 
 def text_joined(rng):
@@ -224,7 +224,8 @@ def text_moved(rng):
                      text(v[1, 0], v[0, 1]), text([v[1, 0], v[1, 1]]), scattered, v[:1],
                      text(["off", "on"], ["on", "off"]), v[:, :1], v[:, 1:], np.int64(v.shape)]
 
-    return Case(g.model(15), run([["a", "bb"], ["", "Zürich"], ["數", "d"]]), run([["1", "2"], ["3", "4"]]))
+    return Case(g.model(15), run([["a", "bb"], ["", "Zürich"], ["數", "d"]]), run([["1", "2"], ["3", "4"]]),
+                beyond=True)
 
 
 def text_in_graphs(rng):

@@ -42,7 +42,7 @@ def extremes(rng):
     answers = [v, np.uint8([0, 0]), f32(np.inf), np.uint8(0), np.zeros((1, 0), np.float32), np.int64([3])]
     none = [np.zeros(shape, np.float32) for shape in ((0, 1, 2, 3), (2, 1, 2, 0), (0, 1, 2, 0))]
     sets = [([v, f32([-np.inf, 1]), e], [*answers[:4], e, *answers[4:]]) for e in none]
-    return Case(g.model(13), *sets)
+    return Case(g.model(13), *sets, beyond=True)
 
 
 def fp16_mixed(rng):

@@ -199,9 +199,10 @@ class Graph:
 class Case:
     """A model, its side files, and runs: each a list of inputs and a list of outputs in the graph's order."""
 
-    def __init__(self, model, *runs, files=None, rtol=None, atol=None, check=True):
+    def __init__(self, model, *runs, files=None, rtol=None, atol=None, check=True, beyond=False):
         self.model, self.runs, self.files = model, runs, files or {}
         self.rtol, self.atol = rtol, atol
+        self.beyond = beyond  # the example of a device does not serve all of its operators or types
         self.check = check  # False: legal, but python3-onnx 1.12's checker does not think so
 
     def write(self, folder):

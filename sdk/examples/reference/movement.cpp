@@ -167,7 +167,9 @@ void pad(Call& call) {
         const int64_t period = std::max<int64_t>(1, 2 * (size - 1));
         const int64_t at = ((from[d] % period) + period) % period;
         from[d] = at < size ? at : period - at;
-      } else
+      } else if (mode == "wrap")
+        from[d] = ((from[d] % size) + size) % size;
+      else
         inside = false;
     }
     if (inside)

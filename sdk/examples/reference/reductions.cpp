@@ -2,6 +2,7 @@
 #include "op.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -13,11 +14,8 @@ template <class Fold>
 void reduce(Call& call, Fold fold) {
   const size_t rank = call.in[0].dims.size();
   std::vector<int64_t> axes = call.has(1) ? call.in[1].integers() : call.node.ints_or("axes", {});
-  if (axes.empty() && call.node.int_or("noop_with_empty_axes", 0)) {
-    for (int64_t i = 0; i < call.out[0].count(); ++i) call.out[0].copy(i, call.in[0], i);
-    return;
-  }
-  std::vector<bool> reduced(rank, axes.empty());
+  // Without axes all are reduced, or none: then each element is a group of its own.
+  std::vector<bool> reduced(rank, axes.empty() && !call.node.int_or("noop_with_empty_axes", 0));
   for (const int64_t axis : axes) reduced[axis_of(axis, rank)] = true;
   Dims kept = call.in[0].dims;
   for (size_t d = 0; d < rank; ++d)
@@ -118,11 +116,28 @@ size_t extreme(const Tensor& in, Group group, bool last) {
   }
   return best;
 }
+// Of no elements: what every element replaces.
+template <bool kGreatest>
+void put_last_choice(Tensor& out, int64_t at) {
+  const uint64_t bits = 8 * *belay::dtype_bytes(out.dtype, 1);
+  const bool is_signed = out.dtype == BELAY_DT_INT8 || out.dtype == BELAY_DT_INT16 ||
+                         out.dtype == BELAY_DT_INT32 || out.dtype == BELAY_DT_INT64;
+  const int64_t least = is_signed ? int64_t(~uint64_t{0} << (bits - 1)) : 0;
+  if (out.is_float())
+    out.put_real(
+        at, kGreatest ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity());
+  else if (out.dtype == BELAY_DT_BOOL)
+    out.put_integer(at, kGreatest ? 0 : 1);
+  else
+    out.put_integer(at, kGreatest ? least : ~least);  // ~0 is the greatest of an unsigned type
+}
 template <bool kGreatest>
 void reduce_extreme(Call& call) {
   reduce(call, [](const Tensor& in, Group group, Tensor& out, int64_t g) {
-    if (group.empty()) throw std::runtime_error("no element to choose from");
-    out.copy(g, in, group[extreme<kGreatest>(in, group, false)]);
+    if (group.empty())
+      put_last_choice<kGreatest>(out, g);
+    else
+      out.copy(g, in, group[extreme<kGreatest>(in, group, false)]);
   });
 }
 
