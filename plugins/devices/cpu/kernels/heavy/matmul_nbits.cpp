@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kA = 0, kB = 1, kScales = 2, kZeros = 3, kIndex = 4, kBias = 5;
 // Up to so many rows it is cheaper to read the weights again for each.
-constexpr int64_t kFewRows = 6;
+constexpr int64_t kFewRows = 12;
 
 struct MatMulNBits {
   uint32_t dtype = BELAY_DT_FLOAT32;  // of A, scales, bias and result
