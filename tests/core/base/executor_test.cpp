@@ -23,8 +23,8 @@ using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
 TEST(ExecutorTest, ThreadsAreMadeAtFirstUseAndSignalsBlockedInThem) {
-  Executor executor;
   TaskCount owner;
+  Executor executor;
   EXPECT_EQ(executor.threads(), 0u);
   std::promise<bool> blocked;
   ASSERT_TRUE(executor
@@ -41,8 +41,8 @@ TEST(ExecutorTest, ThreadsAreMadeAtFirstUseAndSignalsBlockedInThem) {
 }
 
 TEST(ExecutorTest, LongTasksDoNotDelayShortOnes) {
-  Executor executor;
   TaskCount owner;
+  Executor executor;
   std::promise<void> release;
   std::shared_future<void> gate(release.get_future());
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(executor.post_blocking(owner, [gate] { gate.wait(); }).ok());
@@ -54,8 +54,8 @@ TEST(ExecutorTest, LongTasksDoNotDelayShortOnes) {
 }
 
 TEST(ExecutorTest, ATimerRepeatsUntilItIsCancelledAndNotAfter) {
-  Executor executor;
   TaskCount owner;
+  Executor executor;
   std::atomic<int> count{0};
   const auto id = executor.timer(owner, 0ns, 1ms, [&] { ++count; });
   ASSERT_TRUE(id.ok());
@@ -68,8 +68,8 @@ TEST(ExecutorTest, ATimerRepeatsUntilItIsCancelledAndNotAfter) {
 }
 
 TEST(ExecutorTest, ATimerMayCancelItself) {
-  Executor executor;
   TaskCount owner;
+  Executor executor;
   std::atomic<uint64_t> id{0};
   std::atomic<int> count{0};
   const auto made = executor.timer(owner, 1ms, 1ms, [&] {
@@ -84,8 +84,8 @@ TEST(ExecutorTest, ATimerMayCancelItself) {
 }
 
 TEST(ExecutorTest, AClosedOwnerIsRefusedAndAFarTimerEndsAtOnce) {
-  Executor executor;
   TaskCount owner, other;
+  Executor executor;
   ASSERT_TRUE(executor.timer(owner, std::chrono::nanoseconds::max(), 0ns, [] {}).ok());
   EXPECT_TRUE(executor.drain(owner, 10s));
   EXPECT_EQ(executor.post(owner, [] {}).code(), Code::kFailedPrecondition);
@@ -93,8 +93,8 @@ TEST(ExecutorTest, AClosedOwnerIsRefusedAndAFarTimerEndsAtOnce) {
 }
 
 TEST(ExecutorTest, ManyThreadsPostAndCancel) {
-  Executor executor;
   TaskCount owner;
+  Executor executor;
   std::atomic<int> ran{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
@@ -111,8 +111,8 @@ TEST(ExecutorTest, ManyThreadsPostAndCancel) {
 }
 
 TEST(ExecutorTest, AStrandRunsItsTasksInOrderAndNeverTwoAtOnce) {
-  Executor executor;
   TaskCount owner;
+  Executor executor;
   const auto one = executor.strand(owner), two = executor.strand(owner);
   ASSERT_TRUE(one.ok() && two.ok());
   std::vector<int> order;  // no lock: a strand is one
@@ -136,8 +136,8 @@ TEST(ExecutorTest, AStrandRunsItsTasksInOrderAndNeverTwoAtOnce) {
 }
 
 TEST(ExecutorTest, ACancelledStrandDropsWhatHasNotBegun) {
-  Executor executor;
   TaskCount owner, stranger;
+  Executor executor;
   const auto id = executor.strand(owner);
   std::promise<void> begun, gate;
   std::atomic<int> ran{0};
@@ -193,8 +193,8 @@ TEST(ExecutorTest, AWatchRunsWhileTheDescriptorIsReadyUntilItIsCancelled) {
 }
 
 TEST(ExecutorTest, ManyThreadsUseStrandsAndWatches) {
-  Executor executor;
   TaskCount owner;
+  Executor executor;
   std::vector<std::thread> threads;
   std::atomic<int> ran{0};
   for (int t = 0; t < 8; ++t)
