@@ -172,10 +172,9 @@ void Workers::run_stream(Exec& exec, Stream& stream, int64_t urgency) {
       return;
     }
   }
-  urgency = std::max(urgency, leave_line(exec, stream, false));
+  RunRules rules{.worker = true, .urgency = std::max(urgency, leave_line(exec, stream, false))};
   exec.stream = &stream;
   exec.api.stream = uint32_t(stream.id());
-  const RunRules rules{.worker = true, .urgency = urgency};
   for (;;) {
     const Stop stop = stream.run(exec, stream.flushed(), rules);
     if (stop == Stop::kBlocked) {
@@ -201,7 +200,7 @@ void Workers::run_stream(Exec& exec, Stream& stream, int64_t urgency) {
     }
     stream.release();
     if (stop == Stop::kPreempted) {
-      if (exec.thread->lane == &device_ && device_.lanes().top_priority() > urgency) {
+      if (exec.thread->lane == &device_ && device_.lanes().top_priority() > rules.urgency) {
         exec.thread->lane = nullptr;
         device_.lanes().hand_over();
       }
@@ -210,6 +209,8 @@ void Workers::run_stream(Exec& exec, Stream& stream, int64_t urgency) {
     if (stop == Stop::kEmpty) return;  // who queues the rest of what was flushed flushes again
     if (stream.reached() >= stream.flushed()) return;
     if (!stream.try_acquire(*exec.thread)) return ready(stream);
+    // Whoever had it in the meantime may have put it in line.
+    rules.urgency = std::max(rules.urgency, leave_line(exec, stream, false));
   }
 }
 
