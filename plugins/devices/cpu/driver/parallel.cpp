@@ -4,6 +4,7 @@
 #include "scratch.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace belay::cpu {
 
@@ -34,7 +35,7 @@ void Sharing::unshare(Slot* slot) {
     }
   }
   uint32_t inside = slot->users.fetch_add(kOwnerSleeps, std::memory_order_acq_rel) + kOwnerSleeps;
-  while ((inside & ~kOwnerSleeps) != 0) {
+  while ((inside & kHelpers) != 0) {
     futex_wait(slot->users, inside, kForever);
     inside = slot->users.load(std::memory_order_acquire);
   }
@@ -54,9 +55,12 @@ bool Sharing::help(Exec& exec) {
     Slot& slot = slots_[i];
     if (!slot.source.load(std::memory_order_relaxed)) continue;
     slot.users.fetch_add(1, std::memory_order_seq_cst);
-    if (Source* const source = slot.source.load(std::memory_order_seq_cst)) helped = source->take(*source, exec) || helped;
-    // The last one out tells an owner that sleeps. Another owner may have the slot by then: it looks again.
-    if (slot.users.fetch_sub(1, std::memory_order_acq_rel) == (kOwnerSleeps | 1)) futex_wake(&slot.users, 1);
+    if (Source* const source = slot.source.load(std::memory_order_seq_cst))
+      helped = source->take(*source, exec) || helped;
+    // The last one out tells the owners that sleep: a slot without a source may have another owner already.
+    const uint32_t before = slot.users.fetch_sub(1, std::memory_order_acq_rel);
+    if ((before & kHelpers) == 1 && before >= kOwnerSleeps)
+      futex_wake(&slot.users, std::numeric_limits<int>::max());
   }
   if (!had_lane) device_.give_lane_back(*exec.thread);
   return helped;
@@ -89,13 +93,15 @@ struct Loop : Source {
 
 }  // namespace
 
-void parallel_for(Device& device, ThreadState& me, uint64_t count, void (*body)(void* arg, uint64_t index), void* arg,
-                  uint32_t cost_ns) {
+void parallel_for(Device& device, ThreadState& me, uint64_t count, void (*body)(void* arg, uint64_t index),
+                  void* arg, uint32_t cost_ns) {
   const uint64_t threads = device.options().threads;
   Sharing::Slot* slot = nullptr;
   if (count > 1 && threads > 1 && !me.in_tile) {
     Loop loop;
-    loop.take = [](Source& source, Exec& exec) { return static_cast<Loop&>(source).take_tiles(*exec.thread, &exec.device->lanes()); };
+    loop.take = [](Source& source, Exec& exec) {
+      return static_cast<Loop&>(source).take_tiles(*exec.thread, &exec.device->lanes());
+    };
     loop.body = body;
     loop.arg = arg;
     loop.count = count;

@@ -36,14 +36,15 @@ class Sharing {
   // A worker takes a part of what is shared. True: it did something.
   bool help(Exec& exec);
 
-  // `users` counts the workers inside; kOwnerSleeps is added while the owner waits for them in the kernel.
+  // `users` counts the workers inside (kHelpers of it), and from kOwnerSleeps on the owners that wait for them in the
+  // kernel: one that waits leaves the slot to the next, which may come to wait as well.
   struct alignas(64) Slot {
     std::atomic<Source*> source{nullptr};
     std::atomic<uint32_t> users{0};
   };
 
  private:
-  static constexpr uint32_t kOwnerSleeps = 1u << 31;
+  static constexpr uint32_t kOwnerSleeps = 1u << 16, kHelpers = kOwnerSleeps - 1;
 
   Device& device_;
   const uint64_t count_;
