@@ -118,6 +118,9 @@ class Infer {
   const Node& node_;
 };
 
+// Output 0 is the matrix product of operands of these dims, each of rank 1 at least; all but the last two broadcast.
+Status set_product(Infer& at, Dims a, Dims b, uint32_t dtype);
+
 using Rule = Status (*)(Infer&);
 using RuleEntry = std::pair<std::string_view, Rule>;
 

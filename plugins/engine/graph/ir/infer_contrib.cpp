@@ -32,18 +32,7 @@ Status fused_matmul(Infer& at) {
   };
   BELAY_ASSIGN(Dims a, arranged(0, "transA", "transBatchA"));
   BELAY_ASSIGN(Dims b, arranged(1, "transB", "transBatchB"));
-  const bool vector_a = a.size() == 1, vector_b = b.size() == 1;
-  if (vector_a) a.insert(a.begin(), 1);
-  if (vector_b) b.push_back(1);
-  const int64_t k = a.back(), other = b[b.size() - 2];
-  if (k >= 0 && other >= 0 && k != other)
-    return at.fail("inner dims " + std::to_string(k) + " and " + std::to_string(other) + " differ");
-  Dims out(a.begin(), a.end() - 2);
-  BELAY_TRY(at.broadcast(out, Dims(b.begin(), b.end() - 2)));
-  if (!vector_a) out.push_back(a[a.size() - 2]);
-  if (!vector_b) out.push_back(b.back());
-  at.set(0, at.dtype(0), std::move(out));
-  return {};
+  return set_product(at, std::move(a), std::move(b), at.dtype(0));
 }
 
 Status matmul_nbits(Infer& at) {

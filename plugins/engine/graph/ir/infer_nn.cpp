@@ -245,19 +245,7 @@ Status matmul_of(Infer& at, size_t a_at, size_t b_at, uint32_t dtype) {
   }
   BELAY_TRY(at.want_rank(a_at, 1));
   BELAY_TRY(at.want_rank(b_at, 1));
-  Dims a = at.dims(a_at), b = at.dims(b_at);
-  const bool vector_a = a.size() == 1, vector_b = b.size() == 1;
-  if (vector_a) a.insert(a.begin(), 1);
-  if (vector_b) b.push_back(1);
-  const int64_t k = a.back(), other = b[b.size() - 2];
-  if (k >= 0 && other >= 0 && k != other)
-    return at.fail("inner dims " + std::to_string(k) + " and " + std::to_string(other) + " differ");
-  Dims out(a.begin(), a.end() - 2);
-  BELAY_TRY(at.broadcast(out, Dims(b.begin(), b.end() - 2)));
-  if (!vector_a) out.push_back(a[a.size() - 2]);
-  if (!vector_b) out.push_back(b.back());
-  at.set(0, dtype, std::move(out));
-  return {};
+  return set_product(at, at.dims(a_at), at.dims(b_at), dtype);
 }
 
 Status matmul(Infer& at) { return matmul_of(at, 0, 1, at.dtype(0)); }
@@ -425,6 +413,21 @@ constexpr RuleEntry kNnRules[] = {
 };
 
 }  // namespace
+
+Status set_product(Infer& at, Dims a, Dims b, uint32_t dtype) {
+  const bool vector_a = a.size() == 1, vector_b = b.size() == 1;
+  if (vector_a) a.insert(a.begin(), 1);
+  if (vector_b) b.push_back(1);
+  const int64_t k = a.back(), other = b[b.size() - 2];
+  if (k >= 0 && other >= 0 && k != other)
+    return at.fail("inner dims " + std::to_string(k) + " and " + std::to_string(other) + " differ");
+  Dims out(a.begin(), a.end() - 2);
+  BELAY_TRY(at.broadcast(out, Dims(b.begin(), b.end() - 2)));
+  if (!vector_a) out.push_back(a[a.size() - 2]);
+  if (!vector_b) out.push_back(b.back());
+  at.set(0, dtype, std::move(out));
+  return {};
+}
 
 std::span<const RuleEntry> nn_rules() { return kNnRules; }
 

@@ -1,6 +1,6 @@
-// Operators of com.microsoft that are others under one name are written as these: what is known of them, and done with
-// them, is then known and done once. Those that have kernels of their own stay.
-#include "ir/infer.hpp"
+// Operators of com.microsoft that are others under one name are written as these: what is known of them, and
+// done with them, is then known and done once. Those that have kernels of their own stay.
+#include "passes/node_writer.hpp"
 #include "passes/quantized.hpp"
 
 #include <algorithm>
@@ -9,31 +9,18 @@
 namespace belay::passes {
 namespace {
 
-class Contrib {
+class Contrib : NodeWriter {
  public:
-  Contrib(ir::Model& model, ir::Env& env) : model_(model), env_(env) {}
+  explicit Contrib(ir::Model& model) : NodeWriter(model) {}
 
   static bool knows(const ir::Node& node) { return node.domain == kMicrosoft && forms().contains(node.op); }
 
-  Result<uint64_t> run(ir::GraphId graph) {
-    const std::vector<ir::NodeId> nodes = std::move(model_.graphs[graph].nodes);
-    list_.clear();
-    graph_ = graph;
-    uint64_t changes = 0;
-    for (const ir::NodeId id : nodes) {
-      for (const ir::GraphId sub : ir::subgraphs_of(model_.nodes[id])) {
-        BELAY_ASSIGN(const uint64_t inner, Contrib(model_, env_).run(sub));
-        changes += inner;
-      }
-      ir::Node& node = model_.nodes[id];
-      if (knows(node)) {
-        BELAY_ASSIGN(const bool changed, (this->*forms().at(node.op))(node));
-        changes += changed;
-      }
-      append(node);
-    }
-    model_.graphs[graph].nodes = std::move(list_);
-    return changes;
+  Result<uint64_t> run() {
+    return write_graph(0, [this](ir::Node& node) -> Result<uint64_t> {
+      if (!knows(node)) return 0;
+      BELAY_ASSIGN(const bool changed, (this->*forms().at(node.op))(node));
+      return changed;
+    });
   }
 
  private:
@@ -75,21 +62,6 @@ class Contrib {
     return table;
   }
 
-  // Types are only for choosing a form here: what is against a definition is told later, by name.
-  void append(ir::Node& node) {
-    list_.push_back(node.id);
-    env_.grow();
-    if (ir::subgraphs_of(node).empty()) (void)ir::infer(env_, node).ok();
-    for (const ir::ValueId output : node.outputs)
-      if (output != BELAY_NONE && !env_.types[output].kind) env_.types[output] = model_.values[output].type;
-  }
-
-  ir::ValueId constant(ir::ConstantPtr value) {
-    const ir::ValueId id = model_.add_value(graph_, "", {}, std::move(value));
-    env_.grow();
-    return id;
-  }
-  ir::ValueId ints(const std::vector<int64_t>& values) { return constant(ir::make_int64s(values)); }
   // A zero of the type of `like`, where that is known.
   ir::ValueId zero_like(ir::ValueId like) {
     const uint32_t dtype = env_.type(like).dtype;
@@ -103,7 +75,8 @@ class Contrib {
     std::string_view domain = {};
     std::vector<ir::Attribute> attributes = {};
   };
-  std::vector<ir::ValueId> several(const ir::Node& of, Part part, std::vector<ir::ValueId> inputs, size_t outputs) {
+  std::vector<ir::ValueId> several(const ir::Node& of, Part part, std::vector<ir::ValueId> inputs,
+                                   size_t outputs) {
     while (!inputs.empty() && inputs.back() == BELAY_NONE) inputs.pop_back();
     ir::Node& node = model_.add_node(graph_, std::string(part.op), part.version, of.name);
     node.domain = part.domain;
@@ -140,7 +113,9 @@ class Contrib {
       return std::find(names.begin(), names.end(), at.name) == names.end();
     });
   }
-  static std::vector<ir::Attribute> take_attributes(ir::Node& node) { return std::exchange(node.attributes, {}); }
+  static std::vector<ir::Attribute> take_attributes(ir::Node& node) {
+    return std::exchange(node.attributes, {});
+  }
   static Status refuse(const ir::Node& node, const std::string& what, Code code = Code::kUnimplemented) {
     std::string text = node.label();
     text[0] = 'N';
@@ -200,17 +175,19 @@ class Contrib {
   Result<bool> activate(ir::Node& node, ir::ValueId made, const std::string& activation,
                         const std::vector<std::pair<std::string_view, float>>& parameters) {
     static const std::unordered_map<std::string_view, uint32_t> known = {
-        {"Relu", 14},      {"Tanh", 13},       {"Sigmoid", 13},         {"LeakyRelu", 16}, {"HardSigmoid", 6}, {"Elu", 6},
-        {"Softplus", 1},   {"Softsign", 1},    {"ThresholdedRelu", 10}, {"Selu", 6},       {"Celu", 12},       {"HardSwish", 14},
-        {"Clip", 13}};
+        {"Relu", 14}, {"Tanh", 13},      {"Sigmoid", 13}, {"LeakyRelu", 16},       {"HardSigmoid", 6},
+        {"Elu", 6},   {"Softplus", 1},   {"Softsign", 1}, {"ThresholdedRelu", 10}, {"Selu", 6},
+        {"Celu", 12}, {"HardSwish", 14}, {"Clip", 13}};
     const auto at = known.find(activation);
     if (at == known.end()) return refuse(node, "activation '" + activation + "' is not known here");
     std::vector<ir::ValueId> inputs{made};
     if (activation == "Clip") {
       const uint32_t dtype = env_.type(made).dtype;
       if (parameters.size() != 2 || !ir::is_float(dtype))
-        return refuse(node, "the activation Clip needs two parameters and a float type", Code::kInvalidArgument);
-      for (const auto& [name, value] : parameters) inputs.push_back(constant(ir::make_scalar(dtype, double(value))));
+        return refuse(node, "the activation Clip needs two parameters and a float type",
+                      Code::kInvalidArgument);
+      for (const auto& [name, value] : parameters)
+        inputs.push_back(constant(ir::make_scalar(dtype, double(value))));
     } else {
       for (const auto& [name, value] : parameters) node.set_float(name, value);
     }
@@ -221,7 +198,8 @@ class Contrib {
   Result<bool> fused_conv(ir::Node& node) {
     const std::string activation(node.string_or("activation", ""));
     std::vector<float> values;
-    if (const ir::Attribute* at = node.find("activation_params"); at && at->kind == BELAY_ATTR_FLOATS) values = at->floats;
+    if (const ir::Attribute* at = node.find("activation_params"); at && at->kind == BELAY_ATTR_FLOATS)
+      values = at->floats;
     keep_attributes(node, {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"});
     const std::vector<ir::ValueId> inputs{node.input(0), node.input(1), node.input(2)};
     const ir::ValueId added = node.input(3);
@@ -245,8 +223,8 @@ class Contrib {
     const std::string activation(node.string_or("activation", ""));
     std::vector<std::pair<std::string_view, float>> parameters;
     for (const auto& [from, to] : {std::pair<std::string_view, std::string_view>{"activation_alpha", "alpha"},
-                                  {"activation_beta", "beta"},
-                                  {"activation_gamma", "gamma"}})
+                                   {"activation_beta", "beta"},
+                                   {"activation_gamma", "gamma"}})
       if (node.find(from)) parameters.emplace_back(to, node.float_or(from, 0));
     keep_attributes(node, {"alpha", "beta", "transA", "transB"});
     if (activation.empty()) {
@@ -287,7 +265,8 @@ class Contrib {
 
   static Status refuse_shared_past(const ir::Node& node) {
     for (const char* name : {"do_rotary", "past_present_share_buffer"})
-      if (node.int_or(name, 0) != 0) return refuse(node, "attribute '" + std::string(name) + "' is 1, only 0 is supported");
+      if (node.int_or(name, 0) != 0)
+        return refuse(node, "attribute '" + std::string(name) + "' is 1, only 0 is supported");
     return {};
   }
   Result<bool> attention(ir::Node& node) {
@@ -302,8 +281,8 @@ class Contrib {
   Result<bool> quantized_attention(ir::Node& node) {
     BELAY_TRY(refuse_shared_past(node));
     const ir::ValueId qkv = before(node, {"MatMulIntegerToFloat", 1, kMicrosoft},
-                                   {node.input(0), node.input(1), node.input(3), node.input(4), node.input(6), node.input(7),
-                                    node.input(2)});
+                                   {node.input(0), node.input(1), node.input(3), node.input(4), node.input(6),
+                                    node.input(7), node.input(2)});
     keep_attributes(node, {"mask_filter_value", "num_heads", "scale", "unidirectional"});
     become(node, "QkvAttention", 1, {qkv, node.input(5), node.input(8)}, kOwnDomain);
     return true;
@@ -313,7 +292,8 @@ class Contrib {
   Result<bool> distances(ir::Node& node) {
     const std::string metric(node.string_or("metric", "sqeuclidean"));
     if (metric != "sqeuclidean" && metric != "euclidean")
-      return refuse(node, "metric is '" + metric + "', want 'sqeuclidean' or 'euclidean'", Code::kInvalidArgument);
+      return refuse(node, "metric is '" + metric + "', want 'sqeuclidean' or 'euclidean'",
+                    Code::kInvalidArgument);
     node.attributes.clear();
     const ir::ValueId a = before(node, {"Unsqueeze", 13}, {node.input(0), ints({1})});
     const ir::ValueId apart = before(node, {"Sub", 14}, {a, node.input(1)});
@@ -384,7 +364,8 @@ class Contrib {
     return before(of, {"DequantizeLinear", 13}, {x, scale, zero});
   }
   // `node` quantises y to the type of `like`.
-  Result<bool> quantize(ir::Node& node, ir::ValueId y, ir::ValueId scale, ir::ValueId zero, ir::ValueId like) {
+  Result<bool> quantize(ir::Node& node, ir::ValueId y, ir::ValueId scale, ir::ValueId zero,
+                        ir::ValueId like) {
     node.attributes.clear();
     become(node, "QuantizeLinear", 13, {y, scale, zero == BELAY_NONE ? zero_like(like) : zero});
     return true;
@@ -411,21 +392,24 @@ class Contrib {
 
   Result<bool> quantized_concat(ir::Node& node) {
     if (node.inputs.size() < 5 || (node.inputs.size() - 2) % 3 != 0)
-      return refuse(node, "there are " + std::to_string(node.inputs.size()) +
-                              " inputs, want a scale and a zero point, then a tensor, a scale and a zero point for each part",
-                    Code::kInvalidArgument);
+      return refuse(
+          node,
+          "there are " + std::to_string(node.inputs.size()) +
+              " inputs, want a scale and a zero point, then a tensor, a scale and a zero point for each part",
+          Code::kInvalidArgument);
     std::vector<ir::ValueId> parts;
     for (size_t i = 2; i < node.inputs.size(); i += 3)
       parts.push_back(dequantized(node, node.inputs[i], node.inputs[i + 1], node.inputs[i + 2]));
     const std::vector<ir::ValueId> inputs = node.inputs;
-    return quantize(node, before(node, {"Concat", 13, {}, take_attributes(node)}, std::move(parts)), inputs[0], inputs[1],
-                    inputs[2]);
+    return quantize(node, before(node, {"Concat", 13, {}, take_attributes(node)}, std::move(parts)),
+                    inputs[0], inputs[1], inputs[2]);
   }
 
   Result<bool> quantized_where(ir::Node& node) {
     const ir::ValueId x = dequantized(node, node.input(1), node.input(2), node.input(3));
     const ir::ValueId y = dequantized(node, node.input(4), node.input(5), node.input(6));
-    return quantize(node, before(node, {"Where", 16}, {node.input(0), x, y}), node.input(7), node.input(8), node.input(1));
+    return quantize(node, before(node, {"Where", 16}, {node.input(0), x, y}), node.input(7), node.input(8),
+                    node.input(1));
   }
 
   Result<bool> dynamic_matmul(ir::Node& node) {
@@ -452,8 +436,9 @@ class Contrib {
       inputs[0] = before(node, {"Transpose", 13, {}, {list("perm", there)}}, {inputs[0]});
       node.erase("channels_last");
       const ir::ValueId made =
-          conv ? before(node, {"QLinearConv", 10, {}, take_attributes(node)}, std::move(inputs))
-               : before(node, {"QLinearAveragePool", 1, kMicrosoft, take_attributes(node)}, std::move(inputs));
+          conv
+              ? before(node, {"QLinearConv", 10, {}, take_attributes(node)}, std::move(inputs))
+              : before(node, {"QLinearAveragePool", 1, kMicrosoft, take_attributes(node)}, std::move(inputs));
       node.set_ints("perm", back);
       become(node, "Transpose", 13, {made});
       return true;
@@ -468,40 +453,37 @@ class Contrib {
     const auto weights = [&](size_t at, size_t scale_at) -> ir::ValueId {
       const ir::Type& scale = env_.type(node.input(scale_at));
       if (!scale.ranked || scale.dims.empty() || scale.dims.size() > 2) return BELAY_NONE;
-      const std::vector<int64_t> axes = scale.dims.size() == 2 ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2};
+      const std::vector<int64_t> axes =
+          scale.dims.size() == 2 ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 2};
       const auto number = [&](ir::ValueId bytes) {
         return before(node, {"Cast", 13, {}, {whole("to", BELAY_DT_FLOAT32)}}, {bytes});
       };
-      const auto spread = [&](ir::ValueId value) { return before(node, {"Unsqueeze", 13}, {value, ints(axes)}); };
+      const auto spread = [&](ir::ValueId value) {
+        return before(node, {"Unsqueeze", 13}, {value, ints(axes)});
+      };
       const ir::ValueId moved =
           before(node, {"Sub", 14}, {number(node.input(at)), spread(number(node.input(scale_at + 1)))});
       const ir::ValueId scaled = before(node, {"Mul", 14}, {moved, spread(node.input(scale_at))});
       return before(node, {"Transpose", 13, {}, {list("perm", {0, 2, 1})}}, {scaled});
     };
     const ir::ValueId w = weights(1, 8), r = weights(2, 10);
-    if (w == BELAY_NONE || r == BELAY_NONE) return refuse(node, "the ranks of the weights' scales are not known to be 1 or 2");
+    if (w == BELAY_NONE || r == BELAY_NONE)
+      return refuse(node, "the ranks of the weights' scales are not known to be 1 or 2");
     become(node, "LSTM", 14,
            {node.input(0), w, r, node.input(3), node.input(4), node.input(5), node.input(6), node.input(7)});
     return true;
   }
-
-  ir::Model& model_;
-  ir::Env& env_;
-  ir::GraphId graph_ = 0;
-  std::vector<ir::NodeId> list_;
 };
 
 }  // namespace
 
 Result<uint64_t> write_contrib(ir::Model& model, const Evaluator&) {
   const bool any = std::any_of(model.graphs.begin(), model.graphs.end(), [&](const ir::Graph& graph) {
-    return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](ir::NodeId id) { return Contrib::knows(model.nodes[id]); });
+    return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                       [&](ir::NodeId id) { return Contrib::knows(model.nodes[id]); });
   });
   if (!any) return 0;
-  ir::Env env(model);
-  for (const ir::Graph& graph : model.graphs)
-    for (const ir::ValueId input : graph.inputs) env.types[input] = model.values[input].type;
-  return Contrib(model, env).run(0);
+  return Contrib(model).run();
 }
 
 }  // namespace belay::passes

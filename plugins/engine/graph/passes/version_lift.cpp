@@ -1,7 +1,7 @@
 // Brings every node to one canonical form, so that inference, planning and kernels know one definition of
 // each operator: the newest up to opset 17. What newer definitions take as inputs becomes an input; what only
 // old ones had goes.
-#include "ir/infer.hpp"
+#include "passes/node_writer.hpp"
 #include "passes/passes.hpp"
 
 #include <algorithm>
@@ -131,43 +131,16 @@ const std::unordered_map<std::string_view, uint32_t>& canonical_versions() {
 }
 
 // Lifts the nodes of one graph, inferring types as it goes: some forms need a rank.
-class Lifter {
+class Lifter : NodeWriter {
  public:
-  Lifter(ir::Model& model, ir::Env& env) : model_(model), env_(env) {}
+  explicit Lifter(ir::Model& model) : NodeWriter(model) {}
 
-  uint64_t run(ir::GraphId graph) {
-    const std::vector<ir::NodeId> nodes = std::move(model_.graphs[graph].nodes);
-    list_.clear();
-    graph_ = graph;
-    uint64_t changes = 0;
-    for (const ir::NodeId id : nodes) {
-      const std::vector<ir::GraphId> subgraphs = ir::subgraphs_of(model_.nodes[id]);
-      for (const ir::GraphId sub : subgraphs) changes += Lifter(model_, env_).run(sub);
-      ir::Node& node = model_.nodes[id];
-      if (node.domain.empty()) changes += lift(node);
-      append(node);
-    }
-    model_.graphs[graph].nodes = std::move(list_);
-    return changes;
+  Result<uint64_t> run() {
+    return write_graph(
+        0, [this](ir::Node& node) -> Result<uint64_t> { return node.domain.empty() ? lift(node) : 0; });
   }
 
  private:
-  // Types are only for choosing a form here: what is against a definition is told later, by name.
-  void append(ir::Node& node) {
-    list_.push_back(node.id);
-    env_.grow();
-    if (ir::subgraphs_of(node).empty()) (void)ir::infer(env_, node).ok();
-    for (const ir::ValueId output : node.outputs)
-      if (output != BELAY_NONE && !env_.types[output].kind) env_.types[output] = model_.values[output].type;
-  }
-
-  ir::ValueId constant(ir::ConstantPtr value) {
-    const ir::ValueId id = model_.add_value(graph_, "", {}, std::move(value));
-    env_.grow();
-    return id;
-  }
-  ir::ValueId ints(const std::vector<int64_t>& values) { return constant(ir::make_int64s(values)); }
-
   void set_input(ir::Node& node, size_t at, ir::ValueId value) {
     if (node.inputs.size() <= at) node.inputs.resize(at + 1, BELAY_NONE);
     node.inputs[at] = value;
@@ -311,8 +284,8 @@ class Lifter {
     return true;
   }
 
-  // Kernels multiply bytes with scales of float32. Scales of 16 bits are widened; floats of 8 bits are multiplied as
-  // float32.
+  // Kernels multiply bytes with scales of float32. Scales of 16 bits are widened; floats of 8 bits are
+  // multiplied as float32.
   bool lift_quantized_matmul(ir::Node& node) {
     const auto is_float8 = [&](size_t i) {
       const DtypeInfo* info = find_dtype(env_.type(node.input(i)).dtype);
@@ -320,7 +293,8 @@ class Lifter {
     };
     if (!is_float8(0) && !is_float8(3) && !is_float8(7)) {
       for (const size_t i : {1, 4, 6})
-        if (const uint32_t dtype = env_.type(node.input(i)).dtype; ir::is_float(dtype) && dtype != BELAY_DT_FLOAT32)
+        if (const uint32_t dtype = env_.type(node.input(i)).dtype;
+            ir::is_float(dtype) && dtype != BELAY_DT_FLOAT32)
           node.inputs[i] = cast(node.name, node.inputs[i], BELAY_DT_FLOAT32);
       return true;
     }
@@ -373,8 +347,10 @@ class Lifter {
     if (!slope.ranked) return false;
     if (slope.dims.size() != 1 || slope.dims[0] == 1) return true;
     if (!x.ranked) {  // a 1 for each dim of x behind the channel's
-      const ir::ValueId rank = before("Shape", 15, node.name, {before("Shape", 15, node.name, {node.inputs[0]})});
-      const ir::ValueId behind = before("Max", 13, node.name, {before("Sub", 14, node.name, {rank, ints({2})}), ints({0})});
+      const ir::ValueId rank =
+          before("Shape", 15, node.name, {before("Shape", 15, node.name, {node.inputs[0]})});
+      const ir::ValueId behind =
+          before("Max", 13, node.name, {before("Sub", 14, node.name, {rank, ints({2})}), ints({0})});
       const ir::ValueId ones = before("Expand", 13, node.name, {ints({1}), behind});
       const ir::ValueId dims = before("Concat", 13, node.name, {ints({-1}), ones}, 0);
       node.inputs[1] = before("Reshape", 14, node.name, {node.inputs[1], dims});
@@ -560,21 +536,10 @@ class Lifter {
     node.inputs = {node.inputs[0], BELAY_NONE, scales};
     return true;
   }
-
-  ir::Model& model_;
-  ir::Env& env_;
-  ir::GraphId graph_ = 0;
-  std::vector<ir::NodeId> list_;
 };
 
 }  // namespace
 
-Result<uint64_t> lift_versions(ir::Model& model, const Evaluator&) {
-  ir::Env env(model);
-  for (const ir::ValueId input : model.graphs[0].inputs) env.types[input] = model.values[input].type;
-  for (ir::GraphId graph = 1; graph < model.graphs.size(); ++graph)
-    for (const ir::ValueId input : model.graphs[graph].inputs) env.types[input] = model.values[input].type;
-  return Lifter(model, env).run(0);
-}
+Result<uint64_t> lift_versions(ir::Model& model, const Evaluator&) { return Lifter(model).run(); }
 
 }  // namespace belay::passes
