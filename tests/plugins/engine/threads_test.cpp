@@ -1,5 +1,6 @@
 // Many threads on one executable.
 #include "engine_fixture.hpp"
+#include "options.hpp"
 
 #include <thread>
 
@@ -38,10 +39,33 @@ TEST_F(EngineTest, EightThreadsWithTheirOwnShapesGetTheirOwnResults) {
   EXPECT_EQ(stats().runs, 400u);
 }
 
-TEST_F(EngineTest, CallersWaitForAContextWhereAllAreTaken) {
-  GraphMaker g;
-  g.output(g.node("Neg", 13, {g.input("x", {D::dim(1)})}));
-  ASSERT_TRUE(load(g).ok());
+class ContextsTest : public EngineTest {
+ protected:
+  void load_with_two_contexts(const char* full) {
+    GraphMaker g;
+    g.output(g.node("Neg", 13, {g.input("x", {D::dim(1)})}));
+    options.set("max_contexts", 2);
+    options.set("contexts_full", full);
+    ASSERT_TRUE(load(g, &options).ok());
+  }
+  Options options;
+};
+
+TEST_F(ContextsTest, OneMoreThanAllIsRefusedAndOneThatWasGivenBackIsTaken) {
+  load_with_two_contexts("error");
+  Runner first(host, executable);
+  auto second = std::make_unique<Runner>(host, executable);
+  ASSERT_TRUE(first.status.ok() && second->status.ok());
+  const Runner third(host, executable);
+  EXPECT_EQ(third.status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(third.status.message(), ::testing::HasSubstr("All 2 execution contexts"));
+  second.reset();
+  EXPECT_TRUE(Runner(host, executable).status.ok());
+  EXPECT_EQ(stats().contexts, 2u);
+}
+
+TEST_F(ContextsTest, CallersWaitForAContextWhereThatIsAsked) {
+  load_with_two_contexts("wait");
   std::atomic<int> done{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 32; ++t)
@@ -52,7 +76,7 @@ TEST_F(EngineTest, CallersWaitForAContextWhereAllAreTaken) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(done, 32);
-  EXPECT_LE(stats().contexts, 16u);
+  EXPECT_LE(stats().contexts, 2u);
 }
 
 }  // namespace
