@@ -28,7 +28,7 @@ def add(files):
     for name, model, words in (
             ("bits_3", few(bits=3), ["bits is 3"]), ("block_of_20", few(block_size=20), ["block_size is 20"]),
             ("weights_of_other_size", few(K=64, N=5), ["B has the shape [4,2,16]", "[5,2,16]"]),
-            ("other_k", few(K=65), ["65"]), ("group_index", few(None, np.zeros(64, np.int32)), ["g_idx"]),
+            ("other_k", few(K=65), ["65"]), ("group_9_of_2", few(None, np.full(64, 9, np.int32)), ["g_idx", "row 0 of B"]),
             ("packed_for_another", few(weight_prepacked=1), ["weight_prepacked is 1"]),
             ("bias_of_5", few(None, None, np.ones(5, np.float32)), ["bias has the shape [5]"]),
             ("matmul_2x3_and_2x3", use("FusedMatMul", [2, 3], [2, 3]), ["differ"]),

@@ -1,8 +1,9 @@
-// MatMulNBits: a product with constant weights of 2, 4 or 8 bits, which have a scale and a zero point for each block
-// of a column. The weights are read as they lie in the model: few rows take dot products with them, many rows products
-// of blocks that are unpacked into the cache.
+// MatMulNBits: a product with weights of 2, 4 or 8 bits, which have a scale and a zero point for each block of a column.
+// Few rows take dot products with the weights as they are packed; many rows take products of blocks that are unpacked
+// into the cache. `accuracy_level` allows to round A to fewer bits; all levels are computed in float, which none forbids.
 #include "../convert.hpp"
 #include "../registry.hpp"
+#include "bit_weights.hpp"
 #include "heavy.hpp"
 #include "product.hpp"
 
@@ -11,45 +12,54 @@
 namespace belay::cpu {
 namespace {
 
-constexpr size_t kA = 0, kB = 1, kScales = 2, kZeros = 3, kIndex = 4, kBias = 5;
-// Up to so many rows it is cheaper to read the weights again for each.
-constexpr int64_t kFewRows = 12;
+constexpr size_t kA = 0, kB = 1, kScales = 2, kZeros = 3, kGroups = 4, kBias = 5;
+// Up to so many rows it is cheaper to unpack a word again for each four of them.
+constexpr int64_t kFewRows = 16;
 
 struct MatMulNBits {
   uint32_t dtype = BELAY_DT_FLOAT32;  // of A, scales, bias and result
   int64_t m = 0, n = 0, k = 0;
-  int bits = 4;
-  int64_t block = 32, blocks = 0;
-  enum class ZeroForm : uint8_t { kMiddle, kPacked, kFloats } zeros = ZeroForm::kMiddle;
+  BitWeights weights;
+  std::shared_ptr<const Packed> packed;  // null: some of what it is made of is not constant
   bool has_bias = false;
   Blocks plan;
 
-  int64_t block_bytes() const { return block * bits / 8; }
-  int64_t planes() const { return 8 / bits; }
+  int64_t depth() const { return weights.row_of.empty() ? k : weights.packed_rows(); }
 
-  // Scales and zero points of column j, as floats.
-  void parameters(const Run& run, int64_t j, float* scale, float* zero) const {
-    floats(run, kScales, j * blocks, blocks, scale);
-    if (zeros == ZeroForm::kFloats) {
-      floats(run, kZeros, j * blocks, blocks, zero);
-    } else if (zeros == ZeroForm::kMiddle) {
-      std::fill_n(zero, blocks, float(1 << (bits - 1)));
-    } else {
-      const uint8_t* packed = run.in<uint8_t>(kZeros) + j * ceil_div(blocks * bits, 8);
-      for (int64_t b = 0; b < blocks; ++b)
-        zero[b] = float(packed[b * bits / 8] >> (b * bits % 8) & ((1 << bits) - 1));
+  const void* packed_weights(const Run& run) const {
+    if (packed) return static_cast<const PackedBytes&>(*packed).data;
+    void* to = run.scratch<char>(weights.bytes());
+    weights.pack({run.in<uint8_t>(kB), run.in<void>(kScales), run.in<void>(kZeros)}, to);
+    return to;
+  }
+  const float* floats(const Run& run, size_t input, int64_t count) const {
+    if (dtype == BELAY_DT_FLOAT32) return run.in<float>(input);
+    float* to = run.scratch<float>(size_t(count));
+    widen(dtype, run.in<Half>(input), to, count);
+    return to;
+  }
+  // Rows of A as floats in the order of the packed weights, `step` apart and zero behind the last.
+  const float* rows_of_a(const Run& run, int64_t& step) const {
+    const bool in_order = weights.row_of.empty();
+    if (in_order && dtype == BELAY_DT_FLOAT32 && step == k) return run.in<float>(kA);
+    step = round_up(step, 16);
+    float* const to = run.scratch<float>(size_t(m * step));
+    float* const row = in_order ? nullptr : run.scratch<float>(size_t(k));
+    for (int64_t i = 0; i < m; ++i) {
+      float* const made = to + i * step;
+      float* const whole = in_order ? made : row;
+      if (dtype == BELAY_DT_FLOAT32)
+        std::copy_n(run.in<float>(kA) + i * k, k, whole);
+      else
+        widen(dtype, run.in<Half>(kA) + i * k, whole, k);
+      if (in_order) {
+        std::fill(made + k, made + step, 0.0f);
+      } else {
+        for (size_t p = 0; p < weights.row_of.size(); ++p) made[p] = weights.row_of[p] < 0 ? 0.0f : row[weights.row_of[p]];
+        std::fill(made + weights.row_of.size(), made + step, 0.0f);
+      }
     }
-  }
-  void floats(const Run& run, size_t input, int64_t from, int64_t count, float* to) const {
-    if (dtype == BELAY_DT_FLOAT32)
-      std::copy_n(run.in<float>(input) + from, count, to);
-    else
-      widen(dtype, run.in<Half>(input) + from, to, count);
-  }
-  float bias(const Run& run, int64_t j) const {
-    float value = 0;
-    if (has_bias) floats(run, kBias, j, 1, &value);
-    return value;
+    return to;
   }
   void store(const Run& run, int64_t at, const float* values, int64_t count) const {
     if (dtype == BELAY_DT_FLOAT32)
@@ -59,66 +69,51 @@ struct MatMulNBits {
   }
 
   void operator()(const Run& run) const {
+    if (m == 0) return;
+    const void* const from = packed_weights(run);
+    const float* const bias = has_bias ? floats(run, kBias, n) : nullptr;
     if (m <= kFewRows)
-      few_rows(run);
+      few_rows(run, from, bias);
     else
-      many_rows(run);
+      many_rows(run, from, bias);
   }
 
-  void few_rows(const Run& run) const {
-    const int64_t padded = blocks * block, bytes = block_bytes();
-    // Rows of A, zero up to whole blocks, in the order in which the numbers of a byte come out.
-    float *const x = run.scratch<float>(size_t((m + 1) * padded)), *const row = x + m * padded;
-    std::fill(row + k, row + padded, 0.0f);
-    for (int64_t i = 0; i < m; ++i) {
-      floats(run, kA, i * k, k, row);
-      float* to = x + i * padded;
-      for (int64_t b = 0; b < blocks; ++b)
-        for (int64_t p = 0; p < planes(); ++p)
-          for (int64_t at = 0; at < bytes; ++at) *to++ = row[b * block + at * planes() + p];
-    }
-    float* const memory = run.scratch<float>(size_t(2 * blocks * run.max_parts()));
-    run.parallel(n, grain_of(double(m * k) * 0.05 + double(blocks)), [&](int64_t begin, int64_t end, int64_t part) {
-      float *const scale = memory + 2 * blocks * part, *const zero = scale + blocks;
-      for (int64_t j = begin; j < end; ++j) {
-        parameters(run, j, scale, zero);
-        const uint8_t* numbers = run.in<uint8_t>(kB) + j * blocks * bytes;
-        const float add = bias(run, j);
+  void few_rows(const Run& run, const void* from, const float* bias) const {
+    int64_t step = weights.packed_rows();
+    const float* const x = rows_of_a(run, step);
+    const double panel_ns = double(weights.packed_rows()) * double(ceil_div(m, 4)) * 0.8;
+    run.parallel(weights.panels(), grain_of(panel_ns), [&](int64_t begin, int64_t end) {
+      alignas(64) float y[kFewRows * kPanel];
+      for (int64_t p = begin; p < end; ++p) {
+        simd().dot_panel(weights.panel(from, p), x, step, m, y);
+        const int64_t j = p * kPanel, width = std::min(kPanel, n - j);
         for (int64_t i = 0; i < m; ++i) {
-          const float sum = simd().dot_bits(bits, numbers, blocks, bytes, scale, zero, x + i * padded) + add;
-          store(run, i * n + j, &sum, 1);
+          float* const row = y + i * kPanel;
+          if (bias) simd().binary[size_t(Binary::kAdd)](row, 1, bias + j, 1, row, width);
+          store(run, i * n + j, row, width);
         }
       }
     });
   }
 
   // What a lane packs a block of B from.
-  struct Weights {
-    const MatMulNBits* kernel;
-    const Run* run;
-    float* memory;  // parameters of a column, then unpacked columns
+  struct Source {
+    const BitWeights* weights;
+    const void* packed;
+    float* panel;  // of the lane: columns of which a block has only some
   };
-  static constexpr int64_t kColumns = 16;  // unpacked together
-  // Whole blocks that a range of kc rows may touch.
-  int64_t touched() const { return std::min(blocks, plan.kc / block + 2); }
-  int64_t lane_floats() const { return round_up(2 * blocks + kColumns * touched() * block, 16); }
-
   static void pack_b(const void* context, int64_t k0, int64_t kc, int64_t n0, int64_t nc, float* to, int64_t step) {
-    const Weights& w = *static_cast<const Weights*>(context);
-    const MatMulNBits& self = *w.kernel;
-    const int64_t first = k0 / self.block, last = ceil_div(k0 + kc, self.block), row = (last - first) * self.block;
-    float *const scale = w.memory, *const zero = scale + self.blocks, *const unpacked = zero + self.blocks;
-    for (int64_t j = 0; j < nc; j += kColumns) {
-      const int64_t width = std::min(kColumns, nc - j);
-      for (int64_t c = 0; c < width; ++c) {
-        self.parameters(*w.run, n0 + j + c, scale, zero);
-        const uint8_t* numbers = w.run->in<uint8_t>(kB) + ((n0 + j + c) * self.blocks + first) * self.block_bytes();
-        for (int64_t b = first; b < last; ++b, numbers += self.block_bytes())
-          simd().unpack_bits(self.bits, numbers, self.block_bytes(), scale[b], zero[b],
-                             unpacked + c * row + (b - first) * self.block);
+    const Source& source = *static_cast<const Source*>(context);
+    for (int64_t j = n0; j < n0 + nc;) {
+      const int64_t first = j % kPanel, width = std::min(kPanel - first, n0 + nc - j);
+      const BitPanel panel = source.weights->panel(source.packed, j / kPanel);
+      if (width == kPanel) {
+        simd().unpack_panel(panel, k0, kc, to + j - n0, step);
+      } else {
+        simd().unpack_panel(panel, k0, kc, source.panel, kPanel);
+        for (int64_t p = 0; p < kc; ++p) std::copy_n(source.panel + p * kPanel + first, width, to + p * step + j - n0);
       }
-      simd().transpose32(reinterpret_cast<const uint32_t*>(unpacked + k0 - first * self.block), row,
-                         reinterpret_cast<uint32_t*>(to + j), step, width, kc);
+      j += width;
     }
     const int64_t lanes = tile_kernel<float>().lanes;
     if (const int64_t beyond = round_up(nc, lanes) - nc; beyond > 0)
@@ -139,31 +134,25 @@ struct MatMulNBits {
     }
   }
 
-  void many_rows(const Run& run) const {
-    float* const biases = has_bias ? run.scratch<float>(size_t(n)) : nullptr;
-    if (has_bias) floats(run, kBias, 0, n, biases);
-    const Finish last{this, &run, biases};
-    const MatrixView<float> a32{run.in<float>(kA), k, 1};
-    const MatrixView<Half> a16{run.in<Half>(kA), k, 1};
-    const MatrixView<BFloat16> b16{run.in<BFloat16>(kA), k, 1};
-    float* const columns = run.workspace<float>();
-    void* const scratch = columns + lane_floats() * plan.lanes;
+  int64_t lane_floats() const { return plan.kc * kPanel; }
+  void many_rows(const Run& run, const void* from, const float* bias) const {
+    int64_t step = depth();
+    const MatrixView<float> a{rows_of_a(run, step), step, 1};
+    const Finish last{this, &run, bias};
+    float* const panels = run.workspace<float>();
+    void* const scratch = panels + lane_floats() * plan.lanes;
     run_lanes(run, plan.tasks(), plan.lanes, [&](int64_t task, int64_t lane) {
-      const Weights weights{this, &run, columns + lane_floats() * lane};
+      const Source source{&weights, from, panels + lane_floats() * lane};
       Product<float> p;
-      p.m = m, p.n = n, p.k = k;
-      p.pack_a = dtype == BELAY_DT_FLOAT32   ? pack_rows<float, float>
-                 : dtype == BELAY_DT_FLOAT16 ? pack_rows<Half, float>
-                                             : pack_rows<BFloat16, float>;
-      p.a = dtype == BELAY_DT_FLOAT32   ? static_cast<const void*>(&a32)
-            : dtype == BELAY_DT_FLOAT16 ? static_cast<const void*>(&a16)
-                                        : &b16;
+      p.m = m, p.n = n, p.k = depth();
+      p.pack_a = pack_rows<float, float>;
+      p.a = &a;
       p.pack_b = pack_b;
-      p.b = &weights;
+      p.b = &source;
       if (dtype == BELAY_DT_FLOAT32) {
         p.c = run.out<float>(0);
         p.c_step = n;
-        p.end.col_bias = last.bias;
+        p.end.col_bias = bias;
       } else {
         p.finish = finish;
         p.finish_context = &last;
@@ -173,33 +162,26 @@ struct MatMulNBits {
   }
 };
 
-Status prepare_matmul_nbits(OpContext& context) {
-  MatMulNBits kernel;
-  const Dims& a = context.dims(kA);
-  kernel.dtype = context.dtype(kA);
-  kernel.k = context.attr().int_or("K", 0);
-  kernel.n = context.attr().int_or("N", 0);
+// Reads attributes and shapes; `groups` is set where the input g_idx is there and says something.
+Status read_weights(OpContext& context, MatMulNBits& kernel) {
   const int64_t bits = context.attr().int_or("bits", 4), block = context.attr().int_or("block_size", 0);
   if (bits != 2 && bits != 4 && bits != 8)
     return context.bad("attribute bits is " + std::to_string(bits) + ", want 2, 4 or 8", Code::kUnimplemented);
   if (block < 16 || (block & (block - 1)) != 0)
     return context.bad("attribute block_size is " + std::to_string(block) + ", want a power of 2 from 16 on");
-  if (kernel.k < 1 || kernel.n < 1)
+  if (kernel.k < 1 || kernel.n < 1 || kernel.k > INT32_MAX)
     return context.bad("attributes K and N are " + std::to_string(kernel.k) + " and " + std::to_string(kernel.n) +
                        ", want 1 or more");
-  if (context.attr().int_or("weight_prepacked", 0) != 0)
-    return context.bad("attribute weight_prepacked is " + std::to_string(context.attr().int_or("weight_prepacked", 0)) +
+  if (const int64_t level = context.attr().int_or("accuracy_level", 0); level < 0 || level > 4)
+    return context.bad("attribute accuracy_level is " + std::to_string(level) + ", want 0 to 4");
+  if (const int64_t order = context.attr().int_or("weight_prepacked", 0); order != 0)
+    return context.bad("attribute weight_prepacked is " + std::to_string(order) +
                            ": weights in the order of another device are not supported; export the model without",
                        Code::kUnimplemented);
-  if (context.has(kIndex))
-    return context.bad("input g_idx is not supported: it is deprecated; export the weights without act-order",
-                       Code::kUnimplemented);
-  if (a.empty() || a.back() != kernel.k)
-    return context.bad("A has the shape " + text_of(a) + ", want K, " + std::to_string(kernel.k) + ", as its last dim");
-  kernel.bits = int(bits);
-  kernel.block = block;
-  kernel.blocks = ceil_div(kernel.k, block);
-  kernel.m = product(a, 0, a.size() - 1);
+  BitWeights& w = kernel.weights;
+  w.dtype = kernel.dtype;
+  w.bits = int(bits), w.block = block;
+  w.columns = kernel.n, w.rows = kernel.k, w.source_blocks = ceil_div(kernel.k, block);
   // Old files write these lists without their dims.
   const auto expect = [&](size_t i, std::string_view name, int64_t count, const Dims& want) -> Status {
     if (context.count(i) == count) return {};
@@ -210,37 +192,81 @@ Status prepare_matmul_nbits(OpContext& context) {
     return context.bad(std::string(name) + " is of type " + std::string(dtype_name(context.dtype(i))) + ", want that of A, " +
                        std::string(dtype_name(kernel.dtype)));
   };
-  BELAY_TRY(expect(kB, "B", kernel.n * kernel.blocks * kernel.block_bytes(),
-                   {kernel.n, kernel.blocks, kernel.block_bytes()}));
+  const int64_t blocks = w.source_blocks, block_bytes = block * bits / 8;
+  BELAY_TRY(expect(kB, "B", kernel.n * blocks * block_bytes, {kernel.n, blocks, block_bytes}));
   BELAY_TRY(expect_type(kScales, "scales"));
-  BELAY_TRY(expect(kScales, "scales", kernel.n * kernel.blocks, {kernel.n, kernel.blocks}));
+  BELAY_TRY(expect(kScales, "scales", kernel.n * blocks, {kernel.n, blocks}));
   if (context.has(kZeros)) {
     if (context.dtype(kZeros) == BELAY_DT_UINT8) {
-      const int64_t bytes = ceil_div(kernel.blocks * bits, 8);
-      kernel.zeros = MatMulNBits::ZeroForm::kPacked;
+      const int64_t bytes = ceil_div(blocks * bits, 8);
+      w.zeros = BitWeights::Zeros::kPacked;
       BELAY_TRY(expect(kZeros, "zero_points", kernel.n * bytes, {kernel.n, bytes}));
     } else {
-      kernel.zeros = MatMulNBits::ZeroForm::kFloats;
+      w.zeros = BitWeights::Zeros::kFloats;
       BELAY_TRY(expect_type(kZeros, "zero_points"));
-      BELAY_TRY(expect(kZeros, "zero_points", kernel.n * kernel.blocks, {kernel.n, kernel.blocks}));
+      BELAY_TRY(expect(kZeros, "zero_points", kernel.n * blocks, {kernel.n, blocks}));
     }
+  }
+  if (context.has(kGroups)) {
+    if (context.count(kGroups) != kernel.k && context.count(kGroups) != blocks * block)
+      return context.bad("g_idx has the shape " + text_of(context.dims(kGroups)) + ", want [" + std::to_string(kernel.k) + "]");
+    const auto* groups = static_cast<const int32_t*>(context.constant(kGroups));
+    if (!groups) return context.bad("g_idx is not constant; the order of weights is, give it as an initializer", Code::kUnimplemented);
+    if (int64_t at = 0; !w.set_groups(groups, at))
+      return context.bad("g_idx names for row " + std::to_string(at) + " of B a block that is not there, want 0 to " +
+                         std::to_string(blocks - 1));
   }
   kernel.has_bias = context.has(kBias);
   if (kernel.has_bias) {
     BELAY_TRY(expect_type(kBias, "bias"));
     BELAY_TRY(expect(kBias, "bias", kernel.n, {kernel.n}));
   }
+  return {};
+}
+
+void pack_weights(OpContext& context, MatMulNBits& kernel) {
+  const bool zeros = context.has(kZeros);
+  if (!context.constant(kB) || !context.constant(kScales) || (zeros && !context.constant(kZeros))) return;
+  std::string form = "panels of " + std::to_string(kernel.weights.bits) + " bits, blocks of " + std::to_string(kernel.weights.block);
+  bool shared = true;
+  for (const size_t i : {kScales, kZeros, kGroups}) {
+    if (!context.has(i)) continue;
+    form += ", " + std::to_string(context.constant_key(i));
+    shared = shared && context.constant_key(i) != 0;
+  }
+  if (!shared && context.constant_key(kB) != 0) return;  // another list could have been packed under that key
+  kernel.packed = context.packed(kB, form, [&]() -> std::shared_ptr<Packed> {
+    auto out = std::make_shared<PackedBytes>(kernel.weights.bytes());
+    kernel.weights.pack({static_cast<const uint8_t*>(context.constant(kB)), context.constant(kScales),
+                         zeros ? context.constant(kZeros) : nullptr},
+                        out->data);
+    return out;
+  });
+  for (const size_t i : {kB, kScales, kZeros})
+    if (context.has(i)) context.input_unused(i);
+}
+
+Status prepare_matmul_nbits(OpContext& context) {
+  MatMulNBits kernel;
+  const Dims& a = context.dims(kA);
+  kernel.dtype = context.dtype(kA);
+  kernel.k = context.attr().int_or("K", 0);
+  kernel.n = context.attr().int_or("N", 0);
+  if (a.empty() || a.back() != kernel.k)
+    return context.bad("A has the shape " + text_of(a) + ", want K, " + std::to_string(kernel.k) + ", as its last dim");
+  kernel.m = product(a, 0, a.size() - 1);
+  BELAY_TRY(read_weights(context, kernel));
   Dims out = a;
   out.back() = kernel.n;
   BELAY_TRY(context.output(0, kernel.dtype, out));
+  pack_weights(context, kernel);
   context.cost_ns(double(kernel.m) * double(kernel.n) * double(kernel.k) / 30);
   if (kernel.m > kFewRows) {
     ProductForm form;
     form.c_scratch = kernel.dtype != BELAY_DT_FLOAT32;
-    form.b_pack_cost = 4;
-    kernel.plan = plan_blocks<float>(kernel.m, kernel.n, kernel.k, 1, context.threads(), form);
-    context.workspace(product_workspace<float>(kernel.plan) +
-                      uint64_t(kernel.lane_floats()) * sizeof(float) * kernel.plan.lanes);
+    form.b_pack_cost = 3;
+    kernel.plan = plan_blocks<float>(kernel.m, kernel.n, kernel.depth(), 1, context.threads(), form);
+    context.workspace(product_workspace<float>(kernel.plan) + uint64_t(kernel.lane_floats()) * sizeof(float) * kernel.plan.lanes);
   }
   context.kernel(std::move(kernel), std::string("packed weights:") + simd().name);
   return {};

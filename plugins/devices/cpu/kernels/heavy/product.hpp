@@ -181,6 +181,30 @@ T widen(const MatrixView<In>& view, int64_t i, int64_t j) {
   }
 }
 
+// 16-bit floats are widened in runs, which come to be transposed in pieces that fit on the stack.
+template <class In, class T>
+inline constexpr bool kWidens = std::is_same_v<T, float> && (std::is_same_v<In, Half> || std::is_same_v<In, BFloat16>);
+template <class In>
+void widen_run(const In* from, float* to, int64_t n) {
+  if constexpr (std::is_same_v<In, Half>)
+    simd().half_to_float(from, to, n);
+  else
+    simd().bfloat16_to_float(from, to, n);
+}
+// to[p * step + i] = row i of `from`, rows `row` apart, at p.
+template <class In>
+void transpose_widened(const In* from, int64_t row, int64_t rows, int64_t columns, float* to, int64_t step) {
+  constexpr int64_t kRows = 16, kColumns = 128;
+  float piece[kRows * kColumns];
+  for (int64_t i = 0; i < rows; i += kRows)
+    for (int64_t p = 0; p < columns; p += kColumns) {
+      const int64_t height = std::min(kRows, rows - i), width = std::min(kColumns, columns - p);
+      for (int64_t r = 0; r < height; ++r) widen_run(from + (i + r) * row + p, piece + r * kColumns, width);
+      simd().transpose32(reinterpret_cast<const uint32_t*>(piece), kColumns, reinterpret_cast<uint32_t*>(to + p * step + i),
+                         step, height, width);
+    }
+}
+
 // [panel of rows][k][rows], what is beyond the last row is zero.
 template <class In, class T>
 void pack_rows(const void* a, int64_t m0, int64_t mc, int64_t k0, int64_t kc, T* to) {
@@ -193,6 +217,12 @@ void pack_rows(const void* a, int64_t m0, int64_t mc, int64_t k0, int64_t kc, T*
       if (view.col == 1) {
         simd().transpose32(reinterpret_cast<const uint32_t*>(view.data + (m0 + i0) * view.row + k0), view.row,
                            reinterpret_cast<uint32_t*>(to), rows, height, kc);
+        continue;
+      }
+    }
+    if constexpr (kWidens<In, T>) {
+      if (view.col == 1) {
+        transpose_widened(view.data + (m0 + i0) * view.row + k0, view.row, height, kc, to, rows);
         continue;
       }
     }
@@ -218,7 +248,15 @@ void pack_block(const void* b, int64_t k0, int64_t kc, int64_t n0, int64_t nc, T
         for (int64_t j = 0; j < nc; ++j) to[p * step + j] = widen<In, T>(view, k0 + p, n0 + j);
     }
   } else {
-    for (int64_t p = 0; p < kc; ++p)
+    bool done = false;
+    if constexpr (kWidens<In, T>) {
+      done = view.col == 1 || view.row == 1;
+      if (view.col == 1)
+        for (int64_t p = 0; p < kc; ++p) widen_run(view.data + (k0 + p) * view.row + n0, to + p * step, nc);
+      else if (view.row == 1)
+        transpose_widened(view.data + n0 * view.col + k0, view.col, nc, kc, to, step);
+    }
+    for (int64_t p = 0; !done && p < kc; ++p)
       for (int64_t j = 0; j < nc; ++j) to[p * step + j] = widen<In, T>(view, k0 + p, n0 + j);
   }
   if (padded > nc)

@@ -1,7 +1,5 @@
 // Softmax, LogSoftmax and Hardmax along an axis. Definitions before 13 flatten the dims from `axis` on into
 // one; where such a node comes as it is, its version tells.
-#include "softmax.hpp"
-
 #include "../registry.hpp"
 #include "../simd/simd.hpp"
 #include "heavy.hpp"
@@ -32,9 +30,7 @@ void soft_row(Kind kind, const float* x, float* y, int64_t n) {
     for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - most) - rest;
     return;
   }
-  loops.unary[size_t(Unary::kAffine)](x, y, n, 1.0f, -most);
-  loops.unary[size_t(Unary::kExp)](y, y, n, 0, 0);
-  const float sum = loops.fold[size_t(Fold::kSum)](y, n);
+  const float sum = loops.exp_sum(x, y, n, 1.0f, most);
   loops.unary[size_t(Unary::kAffine)](y, y, n, 1.0f / sum, 0.0f);
 }
 
@@ -155,9 +151,6 @@ Status prepare_softmax(OpContext& context) {
 }
 
 }  // namespace
-
-void softmax_row(float* row, int64_t n) { soft_row(Kind::kSoftmax, row, row, n); }
-void softmax_row(double* row, int64_t n) { SoftmaxKernel<double>{Kind::kSoftmax, 1, n, 1}.one(row, row); }
 
 void add_softmax(Registry& registry) {
   const auto def = [](std::string_view op, PrepareFn prepare) {
