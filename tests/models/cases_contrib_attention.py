@@ -179,8 +179,8 @@ def grouped(q, k, v, past, lengths, heads, kv_heads, bias=0.0, window=None, cap=
     for i, total in enumerate(lengths):
         before = 0 if first else total - rows
         for cache, old, new in zip(caches, past or (None, None), (k, v)):
-            if before:
-                cache[i, :, :before] = old[i, :, :before]
+            if past:
+                cache[i, :, :old.shape[2]] = old[i]  # of the rows beyond what is known is that they are kept
             cache[i, :, before:total] = new[i, :, :total - before]
         for head in range(heads):
             for row in range(rows):

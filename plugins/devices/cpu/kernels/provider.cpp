@@ -72,7 +72,7 @@ std::string refusal(const graph::View& view, graph::NodeView node, const OpDef* 
 void claim_single(const graph::View& view, graph::NodeView node, const OpDef& def,
                   const ClaimContext& context, const belay_claim_sink& sink) {
   const uint32_t index = node.index();
-  belay_in_place pairs[2];
+  belay_in_place pairs[4];
   belay_claim claim{};
   claim.hdr.struct_size = sizeof claim;
   claim.nodes = &index;
@@ -92,6 +92,11 @@ void claim_single(const graph::View& view, graph::NodeView node, const OpDef& de
       if (value != BELAY_NONE && !context.constant(value) && same_place(view, value, node.output(0)))
         pairs[claim.in_place_count++] = {i, 0};
     }
+  for (const belay_in_place& pair : def.shared) {
+    const uint32_t from = node.input(pair.input), to = node.output(pair.output);
+    if (pair.output != 0 && from != BELAY_NONE && to != BELAY_NONE && !context.constant(from) && same_place(view, from, to))
+      pairs[claim.in_place_count++] = pair;
+  }
   claim.in_place = pairs;
   const bool shape_known =
       def.host_for_shape && view.shape(node.output(0)) && element_count(*view.shape(node.output(0)));

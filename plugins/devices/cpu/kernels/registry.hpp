@@ -31,6 +31,7 @@ struct OpDef {
   uint64_t optional = 0;        // bit i: may be absent though it is one of the first min_inputs
   uint64_t host_inputs = 0;     // bit i: prepare needs the value of input i
   bool host_for_shape = false;  // ... but not where the dims of output 0 are known
+  belay_in_place shared[2] = {};  // outputs that may have the memory of an input as large; output 0 is in_place's
   std::string_view domain = "";
   double ns_per_byte = 0.1;  // cost of a byte of operands, for the estimate of claim
 };

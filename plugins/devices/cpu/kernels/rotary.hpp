@@ -3,6 +3,7 @@
 
 #include "context.hpp"
 #include "heavy/attention.hpp"
+#include "simd/simd.hpp"
 
 #include <cstring>
 
@@ -24,6 +25,14 @@ struct RotaryForm {
 // One head's row; cos and sin are those of its position. x and y may be the same.
 template <class T>
 void rotate_row(const RotaryForm& f, const T* x, const T* cos, const T* sin, T* y) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (!f.interleaved) {
+      const int64_t half = f.rotated / 2;
+      simd().rotate(x, x + half, cos, sin, y, y + half, half, f.scale);
+      if (x != y && f.size > f.rotated) std::memcpy(y + f.rotated, x + f.rotated, size_t(f.size - f.rotated) * sizeof(T));
+      return;
+    }
+  }
   const int64_t half = f.rotated / 2, step = f.interleaved ? 2 : 1, other = f.interleaved ? 1 : half;
   for (int64_t i = 0; i < half; ++i) {
     const auto a = Compute<T>::load(x[i * step]), b = Compute<T>::load(x[i * step + other]);

@@ -71,7 +71,8 @@ Status qkv_attention(Infer& at) {
   int64_t hidden = divided(dim_of(at, 0, 2), 3), v_hidden = hidden;
   if (const auto* sizes = at.node().ints("qkv_hidden_sizes"); sizes && sizes->size() == 3)
     hidden = (*sizes)[0], v_hidden = (*sizes)[2];
-  const int64_t total = at.has(2) ? dim_add(dim_of(at, 2, 3), length) : length;
+  const bool shared = at.node().int_or("past_present_share_buffer", 0) != 0;
+  const int64_t past = at.has(2) ? dim_of(at, 2, 3) : 0, total = shared ? past : dim_add(past, length);
   at.set(0, at.dtype(0), {batch, length, v_hidden});
   at.set(1, at.dtype(0), {2, batch, heads, total, divided(hidden, heads)});
   return {};
@@ -88,7 +89,7 @@ Status multi_head_attention(Infer& at) {
   const int64_t size = packed ? dim_of(at, 0, 4) : divided(dim_of(at, 0, 2), heads);
   const int64_t keys = packed ? queries : dim_of(at, 1, first ? 2 : 1);
   const int64_t v_size = !at.has(2) ? size : at.rank(2) == 4 ? dim_of(at, 2, 3) : divided(dim_of(at, 2, 2), heads);
-  const int64_t total = at.has(6) ? dim_add(dim_of(at, 6, 2), keys) : keys;
+  const int64_t past = at.has(6) ? dim_of(at, 6, 2) : 0, total = at.has(8) ? past : dim_add(past, keys);
   at.set(0, at.dtype(0), {batch, queries, dim_mul(heads, v_size)});
   at.set(1, at.dtype(0), {batch, heads, total, size});
   at.set(2, at.dtype(0), {batch, heads, total, v_size});
@@ -103,7 +104,10 @@ Status group_query_attention(Infer& at) {
   int64_t total = kUnknown, length = kUnknown;
   if (const auto given = at.known_ints(6); given && given->size() == 1) total = (*given)[0];
   const int64_t past = at.has(3) ? dim_of(at, 3, 2) : 0;
-  if (total >= 0 && past >= 0) length = std::max(total, past);
+  if (at.node().int_or("sliding_window_cache", 0) != 0)
+    length = past;
+  else if (total >= 0 && past >= 0)
+    length = std::max(total, past);
   at.set(0, at.dtype(0), {batch, queries, dim_mul(heads, size)});
   at.set(1, at.has(3) ? at.dtype(3) : at.dtype(0), {batch, kv_heads, length, size});
   at.set(2, at.has(4) ? at.dtype(4) : at.dtype(0), {batch, kv_heads, length, size});

@@ -263,23 +263,26 @@ class Contrib : NodeWriter {
 
   // ---- attention: the projection is a product like others
 
-  static Status refuse_shared_past(const ir::Node& node) {
-    for (const char* name : {"do_rotary", "past_present_share_buffer"})
-      if (node.int_or(name, 0) != 0)
-        return refuse(node, "attribute '" + std::string(name) + "' is 1, only 0 is supported");
+  static Status refuse_rotary(const ir::Node& node) {
+    if (const int64_t value = node.int_or("do_rotary", 0); value != 0)
+      return refuse(node, "attribute 'do_rotary' is " + std::to_string(value) +
+                              ", only 0 is supported: the operator does not say by which angles; put RotaryEmbedding before "
+                              "MultiHeadAttention in its place");
     return {};
   }
   Result<bool> attention(ir::Node& node) {
-    BELAY_TRY(refuse_shared_past(node));
-    if (node.input(6) != BELAY_NONE) return refuse(node, "input past_sequence_length is not supported");
+    BELAY_TRY(refuse_rotary(node));
     ir::ValueId qkv = before(node, {"MatMul", 13}, {node.input(0), node.input(1)});
     if (node.input(2) != BELAY_NONE) qkv = before(node, {"Add", 14}, {qkv, node.input(2)});
-    keep_attributes(node, {"mask_filter_value", "num_heads", "qkv_hidden_sizes", "scale", "unidirectional"});
-    become(node, "QkvAttention", 1, {qkv, node.input(3), node.input(4), node.input(5)}, kOwnDomain);
+    keep_attributes(node, {"mask_filter_value", "num_heads", "past_present_share_buffer", "qkv_hidden_sizes", "scale",
+                           "unidirectional"});
+    become(node, "QkvAttention", 1, {qkv, node.input(3), node.input(4), node.input(5), node.input(6)}, kOwnDomain);
     return true;
   }
   Result<bool> quantized_attention(ir::Node& node) {
-    BELAY_TRY(refuse_shared_past(node));
+    BELAY_TRY(refuse_rotary(node));
+    if (node.int_or("past_present_share_buffer", 0) != 0)
+      return refuse(node, "attribute 'past_present_share_buffer' is 1, but no input says how much the buffer holds");
     const ir::ValueId qkv = before(node, {"MatMulIntegerToFloat", 1, kMicrosoft},
                                    {node.input(0), node.input(1), node.input(3), node.input(4), node.input(6),
                                     node.input(7), node.input(2)});

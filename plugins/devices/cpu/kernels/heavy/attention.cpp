@@ -1,9 +1,8 @@
 #include "attention.hpp"
 
-#include "softmax.hpp"
+#include "../convert.hpp"
 
 #include <cmath>
-#include <limits>
 #include <variant>
 
 namespace belay::cpu {
@@ -44,21 +43,56 @@ void store_row(uint32_t dtype, const T* from, void* to, int64_t offset, int64_t 
   dispatch<kFloats>(dtype, [&](auto tag) {
     using Out = typename decltype(tag)::type;
     Out* y = static_cast<Out*>(to) + offset;
+    if constexpr (kWidens<Out, T>) {
+      narrow(dtype, from, y, n);
+      return;
+    }
     for (int64_t i = 0; i < n; ++i) y[i] = Compute<Out>::store(compute_t<Out>(from[i]));
   });
 }
 
-// Where a block of the result goes that is not of the type it is computed in.
+template <class T>
+void multiply_row(T* x, int64_t n, T factor) {
+  if constexpr (std::is_same_v<T, float>)
+    simd().unary[size_t(Unary::kAffine)](x, x, n, factor, 0);
+  else
+    for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+// Where a block of the result goes; the weights of its rows have yet to be divided by their sums.
+template <class T>
 struct Store {
   uint32_t dtype;
   void* y;
   int64_t offset, step;
+  bool in_place;  // the block lies there already
+  const T* factors;
 };
 template <class T>
 void store_block(const void* context, T* block, int64_t step, int64_t m0, int64_t mc, int64_t n0, int64_t nc) {
-  const Store& to = *static_cast<const Store*>(context);
-  for (int64_t i = 0; i < mc; ++i)
-    store_row(to.dtype, block + i * step, to.y, to.offset + (m0 + i) * to.step + n0, nc);
+  const Store<T>& to = *static_cast<const Store<T>*>(context);
+  for (int64_t i = 0; i < mc; ++i) {
+    multiply_row(block + i * step, nc, to.factors[m0 + i]);
+    if (!to.in_place) store_row(to.dtype, block + i * step, to.y, to.offset + (m0 + i) * to.step + n0, nc);
+  }
+}
+
+// row[i] = exp(scale * row[i] - the largest), gives the sum; the sink has a part in both.
+template <class T>
+T exponentials(T* row, int64_t n, T scale, bool has_sink, T sink) {
+  if constexpr (std::is_same_v<T, float>) {
+    float most = simd().fold[size_t(Fold::kMax)](row, n) * scale;
+    if (has_sink && (sink > most || sink != sink)) most = sink;
+    const float sum = simd().exp_sum(row, row, n, scale, most);
+    return has_sink ? sum + std::exp(sink - most) : sum;
+  } else {
+    T most = row[0] * scale, sum = 0;
+    for (int64_t i = 1; i < n; ++i)
+      if (row[i] * scale > most || row[i] != row[i]) most = row[i] * scale;
+    if (has_sink && sink > most) most = sink;
+    for (int64_t i = 0; i < n; ++i) sum += row[i] = std::exp(row[i] * scale - most);
+    return has_sink ? sum + std::exp(sink - most) : sum;
+  }
 }
 
 template <class T>
@@ -84,7 +118,8 @@ Attention::Attention(const AttentionForm& form, uint32_t threads) : form_(form) 
   score_step_ = round_up(form.keys, 16) + 16;  // rows of a power of two would share few sets of the cache
   // As many queries as keep their scores in the second-level cache, and as leave work for all threads.
   const int64_t products = form.batch * heads_;
-  block_rows_ = std::clamp<int64_t>(128 * 1024 / score_step_, 16, 64);
+  // Large blocks pack keys and values less often; small ones leave more of the keys out that no query sees.
+  block_rows_ = std::clamp<int64_t>(64 * 1024 / score_step_, 16, form.causal ? kMostRows / 2 : kMostRows);
   if (products < int64_t(threads) * 2 && products > 0)
     block_rows_ = std::min(block_rows_, round_up(ceil_div(rows_, ceil_div(int64_t(threads) * 2, products)), 16));
   block_rows_ = std::max<int64_t>(1, std::min(block_rows_, rows_));
@@ -148,6 +183,9 @@ void Attention::block(const AttentionOperands& at, const AttentionBias<T>& bias,
   product.c_step = score_step_;
   for (int64_t i = 0; i < scores_.tasks(); ++i) run_block<T>(product, scores_, i, scratch);
 
+  T factors[kMostRows];
+  // Where nothing comes between, scores are scaled on the way into the exponential.
+  const bool adds = bias.adds(), scaled_late = !at.scores && f.softcap == 0 && f.scale > 0 && !adds;
   for (int64_t i = 0; i < m; ++i) {
     T* const row = scores + i * score_step_;
     const auto tell = [&](Scores stage) {
@@ -160,29 +198,33 @@ void Attention::block(const AttentionOperands& at, const AttentionBias<T>& bias,
       scale_and_cap<T>(row, n, T(f.scale), 0);
       tell(Scores::kProducts);
     }
-    if (!bare || f.softcap != 0) scale_and_cap<T>(row, n, bare ? T(1) : T(f.scale), T(f.softcap));
+    if (!scaled_late && (!bare || f.softcap != 0)) scale_and_cap<T>(row, n, bare ? T(1) : T(f.scale), T(f.softcap));
     tell(Scores::kCapped);
 
     Keys keys = bias.keys(b, query_of(i));
     keys.end = std::max(keys.begin, keys.end);
     const int64_t first = std::clamp<int64_t>(keys.begin - seen.begin, 0, n),
                   last = std::clamp<int64_t>(keys.end - seen.begin, first, n);
-    const bool any = first < last && bias.add(b, head_of(i), query_of(i), keys, row + first);
+    const bool any = first < last && (!adds || bias.add(b, head_of(i), query_of(i), keys, row + first));
     if (at.scores && at.stage == Scores::kBiased) {
-      std::fill(row, row + first, -std::numeric_limits<T>::infinity());
-      std::fill(row + last, row + n, -std::numeric_limits<T>::infinity());
+      std::fill(row, row + first, T(at.unseen));
+      std::fill(row + last, row + n, T(at.unseen));
       tell(Scores::kBiased);
     }
     std::fill(row, row + first, T(0));
     std::fill(row + last, row + n, T(0));
+    factors[i] = 1;
     if (any) {
-      T& behind = row[last];  // there is room for more than all keys
-      const T kept = behind;
-      const bool sink = bias.sink(head_of(i), behind);
-      softmax_row(row + first, last - first + (sink ? 1 : 0));
-      behind = kept;
-    } else
+      T sink = 0;
+      const bool has_sink = bias.sink(head_of(i), sink);
+      factors[i] = 1 / exponentials<T>(row + first, last - first, scaled_late ? T(f.scale) : T(1), has_sink, sink);
+    } else {
       std::fill(row + first, row + last, T(0));
+    }
+    if (at.scores && at.stage == Scores::kSoftmax) {
+      multiply_row(row + first, last - first, factors[i]);
+      factors[i] = 1;
+    }
     tell(Scores::kSoftmax);
   }
 
@@ -198,11 +240,10 @@ void Attention::block(const AttentionOperands& at, const AttentionBias<T>& bias,
     product.b_step = f.v.row;
   }
   const int64_t y_step = joined_ ? f.y.head : f.y.row;
-  const Store store{f.q_type, at.y, offset_of(f.y), y_step};
-  if (values_.c_scratch) {
-    product.finish = store_block<T>;
-    product.finish_context = &store;
-  } else {
+  const Store<T> store{f.q_type, at.y, offset_of(f.y), y_step, values_.c_scratch == 0, factors};
+  product.finish = store_block<T>;
+  product.finish_context = &store;
+  if (store.in_place) {
     product.c = static_cast<T*>(at.y) + store.offset;
     product.c_step = y_step;
   }

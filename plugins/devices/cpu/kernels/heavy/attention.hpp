@@ -5,6 +5,8 @@
 #include "../context.hpp"
 #include "product.hpp"
 
+#include <limits>
+
 namespace belay::cpu {
 
 // Where the rows of a tensor of heads lie: distances in elements from batch to batch, from head to head and
@@ -26,6 +28,7 @@ struct AttentionForm {
   uint32_t q_type = 0, k_type = 0, v_type = 0;  // floats; the result is of q_type
   HeadSteps q, k, v, y;
   double scale = 1, softcap = 0;  // no cap where it is 0
+  bool causal = false;            // queries see few keys at the beginning: a hint, the bias decides
 
   // All is computed as float, or as double where one operand is.
   bool in_double() const {
@@ -42,6 +45,8 @@ class AttentionBias {
   };
   virtual ~AttentionBias() = default;
   virtual Keys keys(int64_t batch, int64_t query) const = 0;
+  // Whether add() is to be called.
+  virtual bool adds() const { return true; }
   // Adds the bias of `keys` to scores, whose first is that of keys.begin. False: the bias of all is -infinity.
   virtual bool add(int64_t batch, int64_t head, int64_t query, Keys keys, T* scores) const = 0;
   // The score of one more key, which has no value. False: there is none.
@@ -56,6 +61,7 @@ struct AttentionOperands {
   void* y = nullptr;
   void* scores = nullptr;  // null: not wanted
   Scores stage = Scores::kProducts;
+  float unseen = -std::numeric_limits<float>::infinity();  // what kBiased has for keys out of sight
 };
 
 // A query without a key to look at gives a row of zeros.
@@ -76,6 +82,7 @@ class Attention {
   void plan(uint32_t threads);
   template <class T>
   void block(const AttentionOperands& operands, const AttentionBias<T>& bias, int64_t task, T* scores) const;
+  static constexpr int64_t kMostRows = 128;  // of a block
 
   AttentionForm form_;
   // With one query the heads that share keys are the rows of one product; else each head has its own.

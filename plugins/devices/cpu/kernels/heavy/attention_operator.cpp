@@ -17,6 +17,7 @@ enum : size_t { kY, kPresentKey, kPresentValue, kScores };
 struct Mask {
   uint32_t dtype = BELAY_DT_UNDEFINED;  // undefined: none
   int64_t batch = 0, head = 0, query = 0, keys = 0;  // steps; the keys beyond are masked
+  int64_t count = 0;                                 // of elements
 };
 
 struct AttentionKernel {
@@ -32,10 +33,8 @@ struct AttentionKernel {
   class Bias final : public AttentionBias<T> {
    public:
     using Keys = typename AttentionBias<T>::Keys;
-    Bias(const AttentionKernel& kernel, const Run& run)
-        : kernel_(kernel),
-          mask_(kernel.mask.dtype != BELAY_DT_UNDEFINED ? run.in<char>(kMask) : nullptr),
-          nonpad_(kernel.has_nonpad ? run.in<int64_t>(kNonpad) : nullptr) {}
+    Bias(const AttentionKernel& kernel, const Run& run, const T* mask)
+        : kernel_(kernel), mask_(mask), nonpad_(kernel.has_nonpad ? run.in<int64_t>(kNonpad) : nullptr) {}
     Keys keys(int64_t batch, int64_t query) const override {
       const AttentionForm& form = kernel_.core.form();
       int64_t end = form.keys, offset = kernel_.past;
@@ -46,36 +45,62 @@ struct AttentionKernel {
       if (kernel_.causal) end = std::clamp<int64_t>(query + offset + 1, 0, end);
       return {0, end};
     }
+    bool adds() const override { return kernel_.mask.dtype != BELAY_DT_UNDEFINED; }
     bool add(int64_t batch, int64_t head, int64_t query, Keys keys, T* scores) const override {
       const Mask& mask = kernel_.mask;
-      if (mask.dtype == BELAY_DT_UNDEFINED) return true;
       constexpr T kOut = -std::numeric_limits<T>::infinity();
-      const int64_t at = batch * mask.batch + head * mask.head + query * mask.query;
-      const int64_t n = std::min(keys.end, mask.keys);
-      bool any = false;
-      dispatch<kNumeric | kBool>(mask.dtype, [&](auto tag) {
-        using M = typename decltype(tag)::type;
-        const M* bias = reinterpret_cast<const M*>(mask_) + at;
-        for (int64_t i = keys.begin; i < n; ++i) {
-          T value;
-          if constexpr (std::is_same_v<M, bool>)
-            value = bias[i] ? T(0) : kOut;
-          else
-            value = T(Compute<M>::load(bias[i]));
-          any = any || value != kOut;
-          scores[i - keys.begin] += value;
-          if (value == kOut) scores[i - keys.begin] = kOut;  // whatever the score was, NaN too
+      const T* const bias = mask_ + batch * mask.batch + head * mask.head + query * mask.query + keys.begin;
+      const int64_t given = std::clamp<int64_t>(mask.keys - keys.begin, 0, keys.end - keys.begin);
+      T most = kOut;
+      if constexpr (std::is_same_v<T, float>) {
+        simd().binary[size_t(Binary::kAdd)](scores, 1, bias, 1, scores, given);
+        if (given > 0) most = simd().fold[size_t(Fold::kMax)](scores, given);
+      } else {
+        for (int64_t i = 0; i < given; ++i) {
+          scores[i] += bias[i];
+          if (!(most >= scores[i])) most = scores[i];
         }
-      });
-      for (int64_t i = std::max(n, keys.begin); i < keys.end; ++i) scores[i - keys.begin] = kOut;
+      }
+      std::fill(scores + given, scores + (keys.end - keys.begin), kOut);
+      if (most > kOut) return true;
+      // What is masked is out of sight whatever its score was, NaN too.
+      bool any = false;
+      for (int64_t i = 0; i < given; ++i) {
+        any = any || bias[i] != kOut;
+        if (bias[i] == kOut) scores[i] = kOut;
+      }
       return any;
     }
 
    private:
     const AttentionKernel& kernel_;
-    const char* mask_;
+    const T* mask_;
     const int64_t* nonpad_;
   };
+
+  // The mask as what is added to scores; null where there is none.
+  template <class T>
+  const T* mask_values(const Run& run) const {
+    if (mask.dtype == BELAY_DT_UNDEFINED) return nullptr;
+    const T* out = run.in<T>(kMask);
+    dispatch<kNumeric | kBool>(mask.dtype, [&](auto tag) {
+      using M = typename decltype(tag)::type;
+      if constexpr (!std::is_same_v<M, T>) {
+        const M* from = run.in<M>(kMask);
+        T* const to = run.scratch<T>(size_t(mask.count));
+        run.parallel(mask.count, grain_of(1), [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            if constexpr (std::is_same_v<M, bool>)
+              to[i] = from[i] ? T(0) : -std::numeric_limits<T>::infinity();
+            else
+              to[i] = T(Compute<M>::load(from[i]));
+          }
+        });
+        out = to;
+      }
+    });
+    return out;
+  }
 
   // [batch, heads, past + fresh, size] of the past and the fresh rows.
   void join(const Run& run, size_t input, size_t past_input, const HeadSteps& steps, int64_t size, uint32_t dtype,
@@ -99,7 +124,7 @@ struct AttentionKernel {
     const AttentionForm& f = core.form();
     char* const workspace = run.workspace<char>();
     AttentionOperands at{run.in<void>(kQ), run.in<void>(kK), run.in<void>(kV), run.out<void>(kY),
-                         run.out<void>(kScores), stage};
+                         run.out<void>(kScores), stage, -std::numeric_limits<float>::infinity()};
     char *key = run.out<char>(kPresentKey), *value = run.out<char>(kPresentValue);
     if (has_past && !key) key = workspace + k_at;
     if (has_past && !value) value = workspace + v_at;
@@ -107,9 +132,9 @@ struct AttentionKernel {
     if (value) join(run, kV, kPastValue, v_in, f.v_size, f.v_type, value);
     if (has_past) at.k = key, at.v = value;
     if (f.in_double())
-      core.run<double>(run, at, Bias<double>(*this, run), workspace + core_at);
+      core.run<double>(run, at, Bias<double>(*this, run, mask_values<double>(run)), workspace + core_at);
     else
-      core.run<float>(run, at, Bias<float>(*this, run), workspace + core_at);
+      core.run<float>(run, at, Bias<float>(*this, run, mask_values<float>(run)), workspace + core_at);
   }
 };
 
@@ -197,6 +222,7 @@ Status read_mask(OpContext& op, const AttentionForm& form, Mask& mask) {
   // From opset 24 on the keys may be fewer: those at the end are then masked.
   if (dims[3] > form.keys || (op.version() < 24 && dims[3] != form.keys)) return bad();
   mask.keys = dims[3];
+  mask.count = product(dims);
   mask.query = dims[2] == 1 ? 0 : dims[3];
   mask.head = dims[1] == 1 ? 0 : dims[2] * dims[3];
   mask.batch = dims[0] == 1 ? 0 : dims[1] * dims[2] * dims[3];
@@ -220,6 +246,7 @@ Status prepare_attention(OpContext& op) {
   if (mode < 0 || mode > 3)
     return op.bad("attribute qk_matmul_output_mode is " + std::to_string(mode) + ", want 0 to 3");
   kernel.stage = Scores(mode);
+  form.causal = kernel.causal;
   kernel.has_nonpad = op.has(kNonpad);
   if (kernel.has_nonpad && op.dims(kNonpad) != Dims{form.batch})
     return op.bad("nonpad_kv_seqlen has the shape " + text_of(op.dims(kNonpad)) + ", want [" +

@@ -12,7 +12,9 @@ void add_heavy(Registry& registry) {
   add_layer_norm(registry);
   add_lrn(registry);
   add_skip_norm(registry);
-  add_contrib_attention(registry);
+  add_qkv_attention(registry);
+  add_multi_head_attention(registry);
+  add_group_query_attention(registry);
   add_matmul_nbits(registry);
   add_inverse(registry);
   add_conv_transpose(registry);
