@@ -36,7 +36,7 @@ TABLE = [
     ("plugins/engine/graph/passes", ["sdk/include", OWN, "plugins/engine/graph/ir", *HELPERS], []),
     ("plugins/engine/graph/plan", ["sdk/include", OWN, "plugins/engine/graph/ir", *HELPERS], []),
     ("plugins/engine/graph/schedule",
-     ["sdk/include", OWN, "plugins/engine/graph/ir", "plugins/engine/graph/plan", *HELPERS], []),
+     ["sdk/include", OWN, "plugins/engine/graph/ir", "plugins/engine/graph/plan", *HELPERS], ["re2"]),
     ("tests/core/base", ["sdk/include", "core/base", "tests"], None),  # what is built alone is tested alone
     ("tests/core/config", ["sdk/include", "core/config", "core/base", "tests"], None),
     ("tests/core/discovery", ["sdk/include", "core/discovery", "core/config", "core/base", "tests"], None),

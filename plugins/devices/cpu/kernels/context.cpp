@@ -19,8 +19,20 @@ Status OpContext::bad(std::string_view what, Code code) const {
 
 Result<size_t> OpContext::axis(int64_t axis, size_t rank, std::string_view name) const {
   if (const auto normal = normal_axis(axis, rank)) return *normal;
+  if (rank == 0) return bad(std::string(name) + " is " + std::to_string(axis) + ", but a scalar has no axis");
   return bad(std::string(name) + " is " + std::to_string(axis) + ", want " + std::to_string(-int64_t(rank)) +
              " to " + std::to_string(int64_t(rank) - 1));
+}
+
+Result<std::vector<size_t>> OpContext::axes(const std::vector<int64_t>& axes, size_t rank) const {
+  std::vector<size_t> out;
+  for (const int64_t raw : axes) {
+    BELAY_ASSIGN(const size_t at, axis(raw, rank, "an axis"));
+    if (std::find(out.begin(), out.end(), at) != out.end())
+      return bad("axes " + text_of(axes) + " name axis " + std::to_string(at) + " twice");
+    out.push_back(at);
+  }
+  return out;
 }
 
 Result<std::vector<int64_t>> OpContext::ints(size_t i) const {

@@ -121,6 +121,8 @@ class OpContext {
   Status bad(std::string_view what, Code code = Code::kInvalidArgument) const;
   // `axis` normalised against input i, or the failure.
   Result<size_t> axis(int64_t axis, size_t rank, std::string_view name = "axis") const;
+  // The same of a list, in which none may be twice.
+  Result<std::vector<size_t>> axes(const std::vector<int64_t>& axes, size_t rank) const;
 
  private:
   friend class Preparation;

@@ -354,7 +354,8 @@ Status prepare_scatter_nd(OpContext& op) {
 Status prepare_one_hot(OpContext& op) {
   BELAY_ASSIGN(const std::vector<double> depths, op.numbers(1));
   if (depths.size() != 1 || !(depths[0] >= 1) || depths[0] > 1e15)
-    return op.bad("depth has the shape " + text_of(op.dims(1)) + ", want one number, 1 or more");
+    return op.bad(depths.size() == 1 ? "depth is " + std::to_string(depths[0]) + ", want 1 or more"
+                                     : "depth has the shape " + text_of(op.dims(1)) + ", want one number");
   const int64_t depth = int64_t(depths[0]);
   if (op.count(2) != 2) return op.bad("values have the shape " + text_of(op.dims(2)) + ", want [2]");
   const size_t rank = op.rank(0) + 1;

@@ -82,8 +82,13 @@ struct GridSample {
     return out;
   }
 
-  template <class T>
-  void run(const Run& run, int64_t images, uint32_t grid_type) const {
+  // How many elements there are for one plane of the image, and where an element lies there.
+  int64_t pixels() const { return dims[0] * dims[1] * dims[2]; }
+  int64_t place(int64_t z, int64_t y, int64_t x) const { return (z * dims[1] + y) * dims[2] + x; }
+
+  // Calls each(image, cell, taps of depth, height and width).
+  template <class F>
+  void for_cells(const Run& run, int64_t images, uint32_t grid_type, F&& each) const {
     const auto grid = [&](int64_t i) {
       double value = 0;
       dispatch<kFloats>(grid_type, [&](auto tag) {
@@ -92,25 +97,43 @@ struct GridSample {
       });
       return value;
     };
-    const int64_t pixels = dims[0] * dims[1] * dims[2];
     run.parallel(images * cells, grain_of(double(channels) * (rank == 3 ? 40 : 20)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t image = i / cells, cell = i % cells;
         Taps at[3];
         for (int64_t d = 0; d < rank; ++d)
           at[2 - d] = taps(grid(i * rank + d), dims[2 - d]);
-        for (int64_t c = 0; c < channels; ++c) {
-          const T* volume = run.in<T>(0) + (image * channels + c) * pixels;
-          double sum = 0;
-          for (int64_t o = 0; o < at[0].count; ++o)
-            for (int64_t p = 0; p < at[1].count; ++p)
-              for (int64_t q = 0; q < at[2].count; ++q)
-                if (at[0].at[o] >= 0 && at[1].at[p] >= 0 && at[2].at[q] >= 0)
-                  sum += at[0].weight[o] * at[1].weight[p] * at[2].weight[q] *
-                         double(Compute<T>::load(volume[(at[0].at[o] * dims[1] + at[1].at[p]) * dims[2] + at[2].at[q]]));
-          run.out<T>(0)[(image * channels + c) * cells + cell] = Compute<T>::store(convert<compute_t<T>>(sum));
-        }
+        each(i / cells, i % cells, at);
       }
+    });
+  }
+
+  // Weighted sums.
+  template <class T>
+  void run(const Run& run, int64_t images, uint32_t grid_type) const {
+    for_cells(run, images, grid_type, [&](int64_t image, int64_t cell, const Taps* at) {
+      for (int64_t c = 0; c < channels; ++c) {
+        const T* volume = run.in<T>(0) + (image * channels + c) * pixels();
+        double sum = 0;
+        for (int64_t o = 0; o < at[0].count; ++o)
+          for (int64_t p = 0; p < at[1].count; ++p)
+            for (int64_t q = 0; q < at[2].count; ++q)
+              if (at[0].at[o] >= 0 && at[1].at[p] >= 0 && at[2].at[q] >= 0)
+                sum += at[0].weight[o] * at[1].weight[p] * at[2].weight[q] *
+                       double(Compute<T>::load(volume[place(at[0].at[o], at[1].at[p], at[2].at[q])]));
+        run.out<T>(0)[(image * channels + c) * cells + cell] = Compute<T>::store(convert<compute_t<T>>(sum));
+      }
+    });
+  }
+
+  // The nearest elements as they are, of any type of T's size.
+  template <class T>
+  void move(const Run& run, int64_t images, uint32_t grid_type) const {
+    for_cells(run, images, grid_type, [&](int64_t image, int64_t cell, const Taps* at) {
+      const bool outside = at[0].at[0] < 0 || at[1].at[0] < 0 || at[2].at[0] < 0;
+      for (int64_t c = 0; c < channels; ++c)
+        run.out<T>(0)[(image * channels + c) * cells + cell] =
+            outside ? T{}
+                    : run.in<T>(0)[(image * channels + c) * pixels() + place(at[0].at[0], at[1].at[0], at[2].at[0])];
     });
   }
 };
@@ -147,10 +170,21 @@ Status prepare_grid_sample(OpContext& op) {
   Dims out{in[0], in[1]};
   out.insert(out.end(), grid.begin() + 1, grid.end() - 1);
   BELAY_TRY(op.output(0, op.dtype(0), out));
-  dispatch<kNumeric>(op.dtype(0), [&](auto tag) {
+  if (kernel.how == Interpolation::kNearest) {
+    dispatch_bytes(element_bytes(op.dtype(0)), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      op.kernel([kernel, images = in[0], type = op.dtype(1)](const Run& run) { kernel.move<T>(run, images, type); });
+    });
+    return {};
+  }
+  const bool numbers = dispatch<kNumeric>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
     op.kernel([kernel, images = in[0], type = op.dtype(1)](const Run& run) { kernel.run<T>(run, images, type); });
   });
+  if (!numbers)
+    return op.bad("mode is '" + std::string(mode) + "' for an input of " + std::string(dtype_name(op.dtype(0))) +
+                      ", which has no weighted sums; want nearest",
+                  Code::kUnimplemented);
   return {};
 }
 
@@ -207,7 +241,7 @@ Status prepare_affine_grid(OpContext& op) {
 void add_grid(Registry& registry) {
   registry.add({.op = "GridSample",
                 .prepare = prepare_grid_sample,
-                .types = {kNumeric, kFloats},
+                .types = {kMovable, kFloats},
                 .min_inputs = 2,
                 .max_inputs = 2,
                 .ns_per_byte = 2});

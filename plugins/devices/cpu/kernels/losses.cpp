@@ -2,6 +2,7 @@
 #include "convert.hpp"
 #include "positions.hpp"
 #include "registry.hpp"
+#include "small_types.hpp"
 #include "trouble.hpp"
 
 #include <cmath>
@@ -128,37 +129,41 @@ struct OptimiserKernel {
   Optimiser which;
   size_t tensors;
   std::vector<int64_t> counts;
+  std::vector<uint32_t> dtypes;  // of the tensors
+  uint32_t rate_type;
   double alpha, beta, epsilon, norm, norm_after, decay;
   bool nesterov;
 
+  void operator()(const Run& run) const {
+    const double rate = rate_type == BELAY_DT_FLOAT64 ? *run.in<double>(0) : double(*run.in<float>(0));
+    for (size_t k = 0; k < tensors; ++k)
+      dispatch<kF32 | kF64>(dtypes[k], [&](auto tag) { step<typename decltype(tag)::type>(run, k, rate); });
+  }
   template <class T>
-  void run(const Run& run) const {
-    const double rate = double(Compute<T>::load(*run.in<T>(0)));
+  void step(const Run& run, size_t k, double rate) const {
     const int64_t updates = *run.in<int64_t>(1);
-    for (size_t k = 0; k < tensors; ++k) {
-      const auto in = [&](size_t kind, int64_t i) { return double(run.in<T>(2 + kind * tensors + k)[i]); };
-      const auto out = [&](size_t kind, int64_t i, double value) {
-        if (T* to = run.out<T>(kind * tensors + k)) to[i] = T(value);
-      };
-      for (int64_t i = 0; i < counts[k]; ++i) {
-        const double x = in(0, i), g = in(1, i) + norm * x;
-        if (which == Optimiser::kAdagrad) {
-          const double h = in(2, i) + g * g;
-          out(0, i, x - rate / (1 + double(updates) * decay) * g / (std::sqrt(h) + epsilon));
-          out(1, i, h);
-        } else if (which == Optimiser::kMomentum) {
-          const double v = alpha * in(2, i) + (updates > 0 ? beta : 1) * g;
-          out(0, i, x - rate * (nesterov ? g + alpha * v : v));
-          out(1, i, v);
-        } else {
-          const double v = alpha * in(2, i) + (1 - alpha) * g, h = beta * in(3, i) + (1 - beta) * g * g;
-          const double r = updates > 0 ? rate * std::sqrt(1 - std::pow(beta, double(updates))) /
-                                             (1 - std::pow(alpha, double(updates)))
-                                       : rate;
-          out(0, i, (1 - norm_after) * (x - r * v / (std::sqrt(h) + epsilon)));
-          out(1, i, v);
-          out(2, i, h);
-        }
+    const auto in = [&](size_t kind, int64_t i) { return double(run.in<T>(2 + kind * tensors + k)[i]); };
+    const auto out = [&](size_t kind, int64_t i, double value) {
+      if (T* to = run.out<T>(kind * tensors + k)) to[i] = T(value);
+    };
+    for (int64_t i = 0; i < counts[k]; ++i) {
+      const double x = in(0, i), g = in(1, i) + norm * x;
+      if (which == Optimiser::kAdagrad) {
+        const double h = in(2, i) + g * g;
+        out(0, i, x - rate / (1 + double(updates) * decay) * g / (std::sqrt(h) + epsilon));
+        out(1, i, h);
+      } else if (which == Optimiser::kMomentum) {
+        const double v = alpha * in(2, i) + (updates > 0 ? beta : 1) * g;
+        out(0, i, x - rate * (nesterov ? g + alpha * v : v));
+        out(1, i, v);
+      } else {
+        const double v = alpha * in(2, i) + (1 - alpha) * g, h = beta * in(3, i) + (1 - beta) * g * g;
+        const double r = updates > 0 ? rate * std::sqrt(1 - std::pow(beta, double(updates))) /
+                                           (1 - std::pow(alpha, double(updates)))
+                                     : rate;
+        out(0, i, (1 - norm_after) * (x - r * v / (std::sqrt(h) + epsilon)));
+        out(1, i, v);
+        out(2, i, h);
       }
     }
   }
@@ -176,6 +181,8 @@ Status prepare_optimiser(OpContext& op, Optimiser which) {
   OptimiserKernel kernel{which,
                          n,
                          {},
+                         {},
+                         op.dtype(0),
                          attr.float_or("alpha", 0.9f),
                          attr.float_or("beta", 0.999f),
                          attr.float_or("epsilon", 1e-6f),
@@ -184,15 +191,15 @@ Status prepare_optimiser(OpContext& op, Optimiser which) {
                          attr.float_or("decay_factor", 0),
                          attr.string_or("mode", "standard") == "nesterov"};
   for (size_t i = 2; i < op.inputs(); ++i)
-    if (op.dtype(i) != op.dtype(0) || op.dims(i) != op.dims(2 + (i - 2) % n))
+    if (op.dtype(i) != op.dtype(2 + (i - 2) % n) || op.dims(i) != op.dims(2 + (i - 2) % n))
       return op.bad("input " + std::to_string(i) +
                     " has another type or shape than the tensor it belongs to");
-  for (size_t k = 0; k < n; ++k) kernel.counts.push_back(op.count(2 + k));
-  for (size_t o = 0; o < op.outputs(); ++o) BELAY_TRY(op.output(o, op.dtype(0), op.dims(2 + o % n)));
-  dispatch<kF32 | kF64>(op.dtype(0), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    op.kernel([kernel](const Run& run) { kernel.run<T>(run); });
-  });
+  for (size_t k = 0; k < n; ++k) {
+    kernel.counts.push_back(op.count(2 + k));
+    kernel.dtypes.push_back(op.dtype(2 + k));
+  }
+  for (size_t o = 0; o < op.outputs(); ++o) BELAY_TRY(op.output(o, op.dtype(2 + o % n), op.dims(2 + o % n)));
+  op.kernel(std::move(kernel));
   return {};
 }
 Status prepare_adagrad(OpContext& op) { return prepare_optimiser(op, Optimiser::kAdagrad); }
@@ -202,6 +209,12 @@ Status prepare_adam(OpContext& op) { return prepare_optimiser(op, Optimiser::kAd
 // ---- Dropout
 // ---------------------------------------------------------------------------------------------------------
 
+// Floats of 8 bits come as bytes.
+template <class F>
+void dispatch_dropout(uint32_t dtype, F&& f) {
+  if (!dispatch<kFloats>(dtype, f)) f(Tag<uint8_t>{});
+}
+
 // Ratio and mode are inputs, read at the run. Outside of training, or with a ratio of 0, it is the identity.
 Status prepare_dropout(OpContext& op) {
   for (size_t i = 1; i < 3; ++i)
@@ -209,21 +222,18 @@ Status prepare_dropout(OpContext& op) {
       return op.bad(std::string(i == 1 ? "ratio" : "training_mode") + " is no scalar");
   if (op.has(2) && op.dtype(2) != BELAY_DT_BOOL)
     return op.bad("training_mode is of type " + std::string(dtype_name(op.dtype(2))) + ", want bool");
-  if (op.has(1) && !(type_bit(op.dtype(1)) & kFloats))
+  if (op.has(1) && !(type_bit(op.dtype(1)) & (kFloats | kFloat8)))
     return op.bad("ratio is of type " + std::string(dtype_name(op.dtype(1))));
   BELAY_TRY(op.output(0, op.dtype(0), op.dims(0)));
   BELAY_TRY(op.output(1, BELAY_DT_BOOL, op.dims(0)));
   const bool has_seed = op.attr().has("seed"), has_ratio = op.has(1), has_mode = op.has(2);
   const uint64_t seed = uint64_t(op.attr().int_or("seed", 0));
-  dispatch<kFloats>(op.dtype(0), [&](auto tag) {
+  dispatch_dropout(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    op.kernel([=, count = op.count(0), ratio_type = has_ratio ? op.dtype(1) : 0](const Run& run) {
-      double ratio = 0.5;
-      if (has_ratio)
-        dispatch<kFloats>(ratio_type, [&](auto r) {
-          using R = typename decltype(r)::type;
-          ratio = double(Compute<R>::load(*run.in<R>(1)));
-        });
+    op.kernel([=, count = op.count(0), dtype = op.dtype(0), ratio_type = has_ratio ? op.dtype(1) : 0](const Run& run) {
+      float given = 0.5f;
+      if (has_ratio && ratio_type != BELAY_DT_FLOAT64) load_floats(ratio_type, run.in<void>(1), 0, 1, &given);
+      const double ratio = has_ratio && ratio_type == BELAY_DT_FLOAT64 ? *run.in<double>(1) : double(given);
       const T* x = run.in<T>(0);
       T* y = run.out<T>(0);
       uint8_t* mask = run.out<uint8_t>(1);
@@ -238,9 +248,17 @@ Status prepare_dropout(OpContext& op) {
       std::mt19937_64 random(has_seed ? seed : std::random_device()());
       for (int64_t i = 0; i < count; ++i) {
         const bool keep = double(random() >> 11) * 0x1p-53 >= ratio;
-        if (y)
-          y[i] = Compute<T>::store(keep ? compute_t<T>(double(Compute<T>::load(x[i])) / (1 - ratio))
-                                        : compute_t<T>(0));
+        if (y) {
+          if constexpr (std::is_same_v<T, uint8_t>) {
+            float value = 0;
+            load_floats(dtype, x, i, 1, &value);
+            value = keep ? float(double(value) / (1 - ratio)) : 0.0f;
+            store_floats(dtype, &value, y + i, 0, 1, {});
+          } else {
+            y[i] = Compute<T>::store(keep ? compute_t<T>(double(Compute<T>::load(x[i])) / (1 - ratio))
+                                          : compute_t<T>(0));
+          }
+        }
         if (mask) mask[i] = keep;
       }
       return belay_status(BELAY_OK);
@@ -277,7 +295,7 @@ void add_losses(Registry& registry) {
   training("Adam", prepare_adam);
   registry.add({.op = "Dropout",
                 .prepare = prepare_dropout,
-                .types = {kFloats, kFloats, kBool},
+                .types = {kFloats | kFloat8, kFloats | kFloat8, kBool},
                 .max_inputs = 3,
                 .max_outputs = 2,
                 .in_place = InPlace::kFirst,

@@ -1,5 +1,6 @@
 // Operators that move elements as they are: reshaping, transposing, slicing, joining, tiling, padding.
 #include "registry.hpp"
+#include "small_types.hpp"
 #include "strided_copy.hpp"
 
 #include <cstring>
@@ -29,6 +30,18 @@ Status prepare_same_bytes(OpContext& op, const Dims& dims) {
                   " elements, the output's shape " + text_of(dims) + " has " + std::to_string(product(dims)));
   BELAY_TRY(op.output(0, op.dtype(0), dims));
   op.kernel(CopyAll{op.count(0) * element_bytes(op.dtype(0))}, "copy");
+  return {};
+}
+
+// The same bits as another type of that width.
+Status prepare_bit_cast(OpContext& op) {
+  const uint32_t to = uint32_t(op.attr().int_or("to", 0));
+  const DtypeInfo *from_info = find_dtype(op.dtype(0)), *to_info = find_dtype(to);
+  if (!to_info || to_info->bits != from_info->bits)
+    return op.bad("to is " + std::string(dtype_name(to)) + " for an input of " + std::string(from_info->name) +
+                  ", want a type of " + std::to_string(from_info->bits) + " bits");
+  BELAY_TRY(op.output(0, to, op.dims(0)));
+  op.kernel(CopyAll{int64_t(*dtype_bytes(to, uint64_t(op.count(0))))}, "copy");
   return {};
 }
 
@@ -97,14 +110,15 @@ Status prepare_squeeze(OpContext& op) {
   std::vector<bool> drop(op.rank(0), false);
   if (!axes)
     for (size_t d = 0; d < op.rank(0); ++d) drop[d] = op.dims(0)[d] == 1;
-  else
-    for (const int64_t raw : *axes) {
-      BELAY_ASSIGN(const size_t axis, op.axis(raw, op.rank(0)));
+  else {
+    BELAY_ASSIGN(const std::vector<size_t> dropped, op.axes(*axes, op.rank(0)));
+    for (const size_t axis : dropped) {
       if (op.dims(0)[axis] != 1)
         return op.bad("dim " + std::to_string(axis) + " of the input's shape " + text_of(op.dims(0)) +
                       " is not 1");
       drop[axis] = true;
     }
+  }
   Dims out;
   for (size_t d = 0; d < op.rank(0); ++d)
     if (!drop[d]) out.push_back(op.dims(0)[d]);
@@ -118,12 +132,8 @@ Status prepare_unsqueeze(OpContext& op) {
   if (!axes) return op.bad("axes are missing");
   const size_t rank = op.rank(0) + axes->size();
   std::vector<bool> added(rank, false);
-  for (const int64_t raw : *axes) {
-    BELAY_ASSIGN(const size_t axis, op.axis(raw, rank));
-    if (added[axis])
-      return op.bad("axes " + text_of(*axes) + " name axis " + std::to_string(axis) + " twice");
-    added[axis] = true;
-  }
+  BELAY_ASSIGN(const std::vector<size_t> fresh, op.axes(*axes, rank));
+  for (const size_t axis : fresh) added[axis] = true;
   Dims out;
   size_t from = 0;
   for (size_t d = 0; d < rank; ++d) out.push_back(added[d] ? 1 : op.dims(0)[from++]);
@@ -410,6 +420,11 @@ void add_movement(Registry& registry) {
                   .ns_per_byte = 0.05});
   };
   add("Identity", prepare_identity, 1, 1, 0, InPlace::kFirst);
+  registry.add({.op = "BitCast",
+                .prepare = prepare_bit_cast,
+                .types = {kMovable | kSmall},
+                .in_place = InPlace::kFirst,
+                .ns_per_byte = 0.05});
   add("Reshape", prepare_reshape, 1, 2, 2, InPlace::kFirst, true);
   add("Flatten", prepare_flatten, 1, 1, 0, InPlace::kFirst);
   add("Squeeze", prepare_squeeze, 1, 2, 2, InPlace::kFirst, true);

@@ -140,11 +140,11 @@ void add_random(Registry& registry) {
   registry.add({.op = "RandomNormal", .prepare = prepare_random_normal, .min_inputs = 0, .max_inputs = 0});
   registry.add({.op = "RandomUniformLike",
                 .prepare = prepare_random_uniform_like,
-                .types = {kNumeric | kBool},
+                .types = {kAny},
                 .ns_per_byte = 2});
   registry.add({.op = "RandomNormalLike",
                 .prepare = prepare_random_normal_like,
-                .types = {kNumeric | kBool},
+                .types = {kAny},
                 .ns_per_byte = 5});
   registry.add({.op = "Bernoulli", .prepare = prepare_bernoulli, .types = {kFloats}, .ns_per_byte = 2});
   registry.add({.op = "Multinomial", .prepare = prepare_multinomial, .types = {kFloats}, .ns_per_byte = 5});

@@ -356,12 +356,8 @@ Status prepare_reduce(OpContext& op) {
     BELAY_ASSIGN(axes, op.ints(1));
   }
   std::vector<bool> reduce(rank, false);
-  for (const int64_t raw : axes) {
-    BELAY_ASSIGN(const size_t axis, op.axis(raw, rank));
-    if (reduce[axis])
-      return op.bad("axes " + text_of(axes) + " name axis " + std::to_string(axis) + " twice");
-    reduce[axis] = true;
-  }
+  BELAY_ASSIGN(const std::vector<size_t> reduced, op.axes(axes, rank));
+  for (const size_t axis : reduced) reduce[axis] = true;
   // Without axes each element may stand alone: what is done to a sum is then done to it.
   if (axes.empty() && op.attr().int_or("noop_with_empty_axes", 0) == 0) reduce.assign(rank, true);
   const bool keep = op.attr().int_or("keepdims", 1) != 0;

@@ -111,11 +111,7 @@ Status prepare_pad(OpContext& op) {
   for (size_t d = 0; d < rank; ++d) at[d] = d;
   if (op.has(3)) {
     BELAY_ASSIGN(axes, op.ints(3));
-    at.clear();
-    for (const int64_t raw : axes) {
-      BELAY_ASSIGN(const size_t axis, op.axis(raw, rank));
-      at.push_back(axis);
-    }
+    BELAY_ASSIGN(at, op.axes(axes, rank));
   }
   if (given.size() != 2 * at.size())
     return op.bad("pads are " + text_of(given) + ", want " + std::to_string(2 * at.size()) +
@@ -182,8 +178,9 @@ Status prepare_center_crop_pad(OpContext& op) {
     return op.bad("shape is " + text_of(shape) + ", want " + std::to_string(axes.size()) + " sizes for the axes " +
                   text_of(axes));
   Dims out = in, before(in.size(), 0);
-  for (size_t k = 0; k < axes.size(); ++k) {
-    BELAY_ASSIGN(const size_t axis, op.axis(axes[k], in.size()));
+  BELAY_ASSIGN(const std::vector<size_t> at, op.axes(axes, in.size()));
+  for (size_t k = 0; k < at.size(); ++k) {
+    const size_t axis = at[k];
     if (shape[k] < 0) return op.bad("shape " + text_of(shape) + " has a negative size");
     out[axis] = shape[k];
     before[axis] = shape[k] >= in[axis] ? (shape[k] - in[axis]) / 2 : -((in[axis] - shape[k]) / 2);
@@ -412,7 +409,6 @@ Status prepare_range(OpContext& op) {
 }  // namespace
 
 void add_shaping(Registry& registry) {
-  constexpr TypeMask kAny = kMovable | type_bit(BELAY_DT_STRING);
   registry.add({.op = "Pad",
                 .prepare = prepare_pad,
                 .types = {kMovable, kIndex, kMovable, kIndex},

@@ -105,8 +105,8 @@ Status prepare_top_k(OpContext& op) {
 
 Status prepare_non_zero(OpContext& op) {
   BELAY_TRY(op.output_dynamic(0, BELAY_DT_INT64));
-  const Dims dims = op.dims(0).empty() ? Dims{1} : op.dims(0);  // a scalar counts as one element of a vector
-  dispatch<kNumeric | kBool>(op.dtype(0), [&](auto tag) {
+  const Dims dims = op.dims(0);  // of a scalar no index is given, only how many times it is set: [0, 0] or [0, 1]
+  dispatch<kNumeric | kBool | kComplex>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
     op.kernel([dims, total = op.count(0)](const Run& run) {
       const T* x = run.in<T>(0);
@@ -168,12 +168,14 @@ struct Unique {
   ReadKeys read;
   Dims in;  // with `axis` the one of interest
   size_t axis;
-  int64_t bytes;
+  int64_t parts;  // keys of an element
+  int64_t bytes;  // of an element
   bool sorted;
   std::array<bool, 4> wanted;
 
   belay_status operator()(const Run& run) const {
-    const int64_t dim = in[axis], outer = product(in, 0, axis), inner = product(in, axis + 1, in.size());
+    const int64_t dim = in[axis], outer = product(in, 0, axis), items = product(in, axis + 1, in.size()),
+                  inner = items * parts;
     std::vector<uint64_t> keys(size_t(outer * dim * inner));
     read(run.in<void>(0), 1, keys.data(), int64_t(keys.size()));
     const auto compare = [&](int64_t a, int64_t b) {
@@ -201,7 +203,7 @@ struct Unique {
                 [&](int64_t a, int64_t b) { return first[size_t(a)] < first[size_t(b)]; });
     for (size_t k = 0; k < rank.size(); ++k) place[size_t(rank[k])] = int64_t(k);
 
-    const int64_t count = int64_t(first.size()), slice = inner * bytes;
+    const int64_t count = int64_t(first.size()), slice = items * bytes;
     Dims out = in;
     out[axis] = count;
     const Dims shapes[] = {out, {count}, {dim}, {count}};
@@ -235,9 +237,14 @@ Status prepare_unique(OpContext& op) {
   }
   BELAY_TRY(op.output_dynamic(0, op.dtype(0)));
   for (size_t o = 1; o < 4; ++o) BELAY_TRY(op.output_dynamic(o, BELAY_DT_INT64));
-  op.kernel(Unique{key_reader(op.dtype(0)),
+  // A complex number is ordered by its real part, then by the other.
+  const uint32_t part = op.dtype(0) == BELAY_DT_COMPLEX64    ? uint32_t(BELAY_DT_FLOAT32)
+                        : op.dtype(0) == BELAY_DT_COMPLEX128 ? uint32_t(BELAY_DT_FLOAT64)
+                                                             : op.dtype(0);
+  op.kernel(Unique{key_reader(part),
                    in,
                    axis,
+                   int64_t(element_bytes(op.dtype(0)) / element_bytes(part)),
                    element_bytes(op.dtype(0)),
                    op.attr().int_or("sorted", 1) != 0,
                    {op.wants(0), op.wants(1), op.wants(2), op.wants(3)}});
@@ -290,7 +297,7 @@ void add_sort(Registry& registry) {
                 .max_outputs = 2,
                 .host_inputs = 2,
                 .ns_per_byte = 2});
-  registry.add({.op = "NonZero", .prepare = prepare_non_zero, .types = {kNumeric | kBool}});
+  registry.add({.op = "NonZero", .prepare = prepare_non_zero, .types = {kNumeric | kBool | kComplex}});
   registry.add({.op = "Compress",
                 .prepare = prepare_compress,
                 .types = {kMovable, kBool},
@@ -298,7 +305,7 @@ void add_sort(Registry& registry) {
                 .max_inputs = 2});
   registry.add({.op = "Unique",
                 .prepare = prepare_unique,
-                .types = {kNumeric | kBool},
+                .types = {kNumeric | kBool | kComplex},
                 .max_outputs = 4,
                 .ns_per_byte = 5});
   registry.add({.op = "CumSum",

@@ -38,6 +38,7 @@ inline constexpr TypeMask kFloat8 =
              BELAY_DT_FLOAT8E8M0);
 // Whatever fills whole bytes: what is only moved is moved by its size.
 inline constexpr TypeMask kMovable = kNumeric | kBool | kComplex | kFloat8;
+inline constexpr TypeMask kAny = ~type_bit(BELAY_DT_UNDEFINED);  // where elements are not looked at
 
 // Bytes of one element; 0: not a whole number of bytes, or no fixed size.
 inline uint32_t element_bytes(uint32_t dtype) {

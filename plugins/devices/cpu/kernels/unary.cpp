@@ -178,6 +178,8 @@ T int_apply(Unary op, T x) {
       return T(U(0) - U(x));
     case Unary::kSign:
       return T((x > 0) - (x < 0));
+    case Unary::kErf:
+      return T(std::erf(double(x)));  // towards zero, as a cast
     default:
       return x < 0 ? T(0) : x;  // Relu
   }
@@ -367,7 +369,6 @@ void add_unary(Registry& registry) {
   floats("Reciprocal", prepare_plain<Unary::kReciprocal>, 0.05);
   floats("Exp", prepare_plain<Unary::kExp>, 0.1);
   floats("Log", prepare_plain<Unary::kLog>, 0.1);
-  floats("Erf", prepare_plain<Unary::kErf>, 0.1);
   floats("Tanh", prepare_plain<Unary::kTanh>, 0.1);
   floats("Sigmoid", prepare_plain<Unary::kSigmoid>, 0.1);
   floats("Softplus", prepare_plain<Unary::kSoftplus>, 0.1);
@@ -412,6 +413,11 @@ void add_unary(Registry& registry) {
                 .prepare = prepare_number<Unary::kRelu>,
                 .types = {kFloats | kSignedInts},
                 .in_place = InPlace::kFirst});
+  registry.add({.op = "Erf",
+                .prepare = prepare_number<Unary::kErf>,
+                .types = {kNumeric},
+                .in_place = InPlace::kFirst,
+                .ns_per_byte = 0.1});
   registry.add({.op = "Shrink", .prepare = prepare_shrink, .types = {kNumeric}, .in_place = InPlace::kFirst});
   registry.add({.op = "Clip",
                 .prepare = prepare_clip,

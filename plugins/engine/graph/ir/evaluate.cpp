@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <set>
 
 namespace belay::ir {
@@ -242,27 +243,16 @@ Outputs unary(const std::string& op, const Constant& from) {
     }
     return one(from_ints(from.dtype, out, from.dims));
   }
-  if (from.dtype != BELAY_DT_FLOAT32 && from.dtype != BELAY_DT_FLOAT64) return std::nullopt;
-  const auto values = as_doubles(from);
+  static const std::map<std::string_view, double (*)(double)> functions = {
+      {"Floor", std::floor}, {"Ceil", std::ceil}, {"Round", std::nearbyint}, {"Abs", std::fabs}, {"Sqrt", std::sqrt},
+      {"Neg", [](double x) { return -x; }}};
+  const auto function = functions.find(op);
+  if (function == functions.end() || (from.dtype != BELAY_DT_FLOAT32 && from.dtype != BELAY_DT_FLOAT64))
+    return std::nullopt;
+  auto values = as_doubles(from);
   if (!values) return std::nullopt;
-  std::vector<double> out;
-  for (const double value : *values) {
-    if (op == "Floor")
-      out.push_back(std::floor(value));
-    else if (op == "Ceil")
-      out.push_back(std::ceil(value));
-    else if (op == "Round")
-      out.push_back(std::nearbyint(value));
-    else if (op == "Neg")
-      out.push_back(-value);
-    else if (op == "Abs")
-      out.push_back(std::fabs(value));
-    else if (op == "Sqrt")
-      out.push_back(std::sqrt(value));
-    else
-      return std::nullopt;
-  }
-  return one(make_floats(from.dtype, out, from.dims));
+  for (double& value : *values) value = function->second(value);
+  return one(make_floats(from.dtype, *values, from.dims));
 }
 
 Outputs concat(const Env& env, const Node& node, const Type& type) {

@@ -76,10 +76,22 @@ class Infer {
 
   // Brings an axis into [0, rank); `extra` for operators that allow rank itself.
   Result<int64_t> axis(int64_t value, int64_t rank, int64_t extra = 0) const {
+    if (rank + extra == 0) return fail("axis " + std::to_string(value) + " is given, but a scalar has no axis");
     if (value < -rank - extra || value >= rank + extra)
       return fail("axis " + std::to_string(value) + " is not in [" + std::to_string(-rank) + ", " +
                   std::to_string(rank - 1 + extra) + "]");
     return value < 0 ? value + rank + extra : value;
+  }
+  // The same of a list, in which none may be twice.
+  Result<std::vector<size_t>> axes(const Dims& values, int64_t rank) const {
+    std::vector<size_t> out;
+    for (const int64_t value : values) {
+      BELAY_ASSIGN(const int64_t at, axis(value, rank));
+      if (std::find(out.begin(), out.end(), size_t(at)) != out.end())
+        return fail("axes " + dims_to_string(values) + " name axis " + std::to_string(at) + " twice");
+      out.push_back(size_t(at));
+    }
+    return out;
   }
   Status want_rank(size_t input, int64_t least) const {
     if (ranked(input) && rank(input) < least)

@@ -167,10 +167,8 @@ Status reduce(Infer& at) {
   if (!given || axes->empty()) {
     if (at.node().int_or("noop_with_empty_axes", 0) == 0) reduced.assign(size_t(rank), true);
   } else {
-    for (const int64_t value : *axes) {
-      BELAY_ASSIGN(const int64_t axis, at.axis(value, rank));
-      reduced[size_t(axis)] = true;
-    }
+    BELAY_ASSIGN(const std::vector<size_t> named, at.axes(*axes, rank));
+    for (const size_t axis : named) reduced[axis] = true;
   }
   Dims dims;
   for (size_t i = 0; i < size_t(rank); ++i) {
@@ -292,6 +290,7 @@ constexpr RuleEntry kElementwiseRules[] = {
     {"GreaterOrEqual", comparison},
     {"Less", comparison},
     {"LessOrEqual", comparison},
+    {"BitCast", cast},
     {"Cast", cast},
     {"CastLike", cast_like},
     {"Dropout", dropout},

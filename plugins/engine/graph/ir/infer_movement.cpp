@@ -100,13 +100,12 @@ Status squeeze(Infer& at) {
   }
   std::vector<bool> drop(at.dims(0).size(), false);
   if (at.has(1)) {
-    const Dims axes = *at.known_ints(1);
-    for (const int64_t value : axes) {
-      BELAY_ASSIGN(const int64_t axis, at.axis(value, at.rank(0)));
-      const int64_t dim = at.dims(0)[size_t(axis)];
+    BELAY_ASSIGN(const std::vector<size_t> axes, at.axes(*at.known_ints(1), at.rank(0)));
+    for (const size_t axis : axes) {
+      const int64_t dim = at.dims(0)[axis];
       if (dim >= 0 && dim != 1)
         return at.fail("dim " + std::to_string(axis) + " is " + std::to_string(dim) + ", want 1");
-      drop[size_t(axis)] = true;
+      drop[axis] = true;
     }
   } else {
     for (size_t i = 0; i < drop.size(); ++i) {
@@ -136,11 +135,8 @@ Status unsqueeze(Infer& at) {
   }
   const int64_t rank = at.rank(0) + int64_t(axes->size());
   std::vector<bool> fresh(size_t(rank), false);
-  for (const int64_t value : *axes) {
-    BELAY_ASSIGN(const int64_t axis, at.axis(value, rank));
-    if (fresh[size_t(axis)]) return at.fail("axis " + std::to_string(axis) + " is given twice");
-    fresh[size_t(axis)] = true;
-  }
+  BELAY_ASSIGN(const std::vector<size_t> added, at.axes(*axes, rank));
+  for (const size_t axis : added) fresh[axis] = true;
   Dims out;
   size_t from = 0;
   for (size_t i = 0; i < size_t(rank); ++i) out.push_back(fresh[i] ? 1 : at.dims(0)[from++]);
@@ -333,9 +329,13 @@ Status pad(Infer& at) {
     return at.fail("'pads' has " + std::to_string(pads->size()) + " entries, want " +
                    std::to_string(2 * padded));
   Dims out = at.dims(0);
+  std::vector<size_t> named;
+  if (axes) {
+    BELAY_ASSIGN(named, at.axes(*axes, int64_t(rank)));
+  }
   for (size_t i = 0; i < padded; ++i) {
-    BELAY_ASSIGN(const int64_t axis, at.axis(axes ? (*axes)[i] : int64_t(i), int64_t(rank)));
-    int64_t& dim = out[size_t(axis)];
+    const size_t axis = axes ? named[i] : i;
+    int64_t& dim = out[axis];
     int64_t sum = 0;
     if (__builtin_add_overflow((*pads)[i], (*pads)[padded + i], &sum)) return at.fail("'pads' overflows");
     if (dim < 0) {
@@ -360,9 +360,12 @@ Status center_crop_pad(Infer& at) {
   if (shape && shape->size() != (axes ? axes->size() : out.size()))
     return at.fail("the shape has " + std::to_string(shape->size()) + " entries, want " +
                    std::to_string(axes ? axes->size() : out.size()));
-  for (size_t i = 0; i < (axes ? axes->size() : out.size()); ++i) {
-    BELAY_ASSIGN(const int64_t axis, at.axis(axes ? (*axes)[i] : int64_t(i), at.rank(0)));
-    out[size_t(axis)] = shape ? (*shape)[i] : kUnknown;
+  std::vector<size_t> named;
+  if (axes) {
+    BELAY_ASSIGN(named, at.axes(*axes, at.rank(0)));
+  }
+  for (size_t i = 0; i < (axes ? named.size() : out.size()); ++i) {
+    out[axes ? named[i] : i] = shape ? (*shape)[i] : kUnknown;
     if (at.constant(1) && shape && (*shape)[i] < 0)
       return at.fail("the shape has the dim " + std::to_string((*shape)[i]));
   }
@@ -395,7 +398,8 @@ Status tile(Infer& at) {
     return at.fail("'repeats' has " + std::to_string(repeats->size()) + " entries");
   Dims out = at.dims(0);
   for (size_t i = 0; i < out.size(); ++i) {
-    if (repeats && at.constant(1) && (*repeats)[i] < 0) return at.fail("'repeats' has a negative entry");
+    if (repeats && at.constant(1) && (*repeats)[i] < 0)
+      return at.fail("'repeats' has the entry " + std::to_string((*repeats)[i]) + ", want 0 or more");
     out[i] = repeats ? dim_mul(out[i], (*repeats)[i]) : kUnknown;
   }
   at.set(0, at.dtype(0), std::move(out));
@@ -437,13 +441,9 @@ Status resize(Infer& at) {
   std::vector<size_t> axes(rank);
   for (size_t i = 0; i < rank; ++i) axes[i] = i;
   if (const auto* given = at.node().ints("axes")) {
-    axes.clear();
+    BELAY_ASSIGN(axes, at.axes(*given, int64_t(rank)));
     out = at.dims(0);
-    for (const int64_t value : *given) {
-      BELAY_ASSIGN(const int64_t axis, at.axis(value, int64_t(rank)));
-      axes.push_back(size_t(axis));
-      out[size_t(axis)] = kUnknown;
-    }
+    for (const size_t axis : axes) out[axis] = kUnknown;
   }
   const bool has_sizes = at.has(3) && !(at.constant(3) && at.constant(3)->count() == 0);
   const bool crop = at.node().string_or("coordinate_transformation_mode", "") == "tf_crop_and_resize";
@@ -477,7 +477,8 @@ Status resize(Infer& at) {
       const auto roi = at.doubles(1);
       for (size_t i = 0; i < axes.size(); ++i) {
         const int64_t dim = at.dims(0)[axes[i]];
-        if ((*scales)[i] <= 0 || !std::isfinite((*scales)[i])) return at.fail("a scale is not positive");
+        if ((*scales)[i] <= 0 || !std::isfinite((*scales)[i])) 
+          return at.fail("a scale is " + std::to_string((*scales)[i]) + ", want more than 0");
         if (dim < 0) {
           if ((*scales)[i] == 1.0) out[axes[i]] = dim;
           continue;

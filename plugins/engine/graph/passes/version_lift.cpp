@@ -198,6 +198,7 @@ class Lifter : NodeWriter {
     const uint32_t v = node.version;
     if (v >= 21 && (op == "Transpose" || op == "Pad") && lift_small(node)) return true;
     if (v >= 21 && op == "QLinearMatMul" && node.inputs.size() == 8) return lift_quantized_matmul(node);
+    if (v >= 19 && (op == "Cast" || op == "CastLike")) lift_text_cast(node);
     static const std::set<std::string_view> broadcasting = {"Add", "Sub", "Mul",   "Div",     "Pow", "And",
                                                             "Or",  "Xor", "Equal", "Greater", "Less"};
     if (broadcasting.contains(op) && v < 7) return lift_broadcast(node);
@@ -282,6 +283,19 @@ class Lifter : NodeWriter {
     node.attributes.clear();
     node.set_int("to", dtype);
     return true;
+  }
+
+  // Text is read and written as numbers that C++ has: between it and small types lies a wider one.
+  void lift_text_cast(ir::Node& node) {
+    const uint32_t from = env_.type(node.input(0)).dtype;
+    const uint32_t to = node.op == "Cast" ? uint32_t(node.int_or("to", 0)) : env_.type(node.input(1)).dtype;
+    const auto is_small = [](uint32_t dtype) {
+      return dtype >= BELAY_DT_FLOAT8E4M3FN && dtype <= BELAY_DT_INT2;
+    };
+    if (from == BELAY_DT_STRING && is_small(to)) node.inputs[0] = cast(node.name, node.inputs[0], BELAY_DT_FLOAT64);
+    if (to != BELAY_DT_STRING || !is_small(from)) return;
+    const bool whole = find_dtype(from)->name.find("int") != std::string_view::npos;
+    node.inputs[0] = cast(node.name, node.inputs[0], whole ? uint32_t(BELAY_DT_INT8) : uint32_t(BELAY_DT_FLOAT32));
   }
 
   // Kernels multiply bytes with scales of float32. Scales of 16 bits are widened; floats of 8 bits are

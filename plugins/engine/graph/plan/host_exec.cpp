@@ -71,7 +71,11 @@ bool moves_strings(const ir::Env& env, const ir::Node& node) {
                                                  "ScatterElements",
                                                  "Pad",
                                                  "OneHot",
-                                                 "Trilu"};
+                                                 "Trilu",
+                                                 "CenterCropPad",
+                                                 "GridSample",
+                                                 "Resize",
+                                                 "TensorScatter"};
   return node.domain.empty() && ops.contains(node.op);
 }
 

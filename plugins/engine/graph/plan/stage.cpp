@@ -38,7 +38,7 @@ bool is_text_op(const ir::Env& env, const ir::Node& node) {
   const auto text = [&](size_t i) { return env.type(node.input(i)).dtype == BELAY_DT_STRING; };
   if (node.op == "Cast") return text(0) || node.int_or("to", 0) == BELAY_DT_STRING;
   if (node.op == "CastLike" || node.op == "Equal") return text(0) || text(1);
-  return node.op == "Unique" && text(0);
+  return (node.op == "Unique" || node.op == "NonZero") && text(0);
 }
 
 std::vector<ir::ValueId> reads_of(const ir::Model& model, const ir::Node& node) {

@@ -7,10 +7,27 @@
 namespace belay::schedule {
 namespace {
 
+// Bits of an element.
 uint64_t width_of(uint32_t dtype) {
-  if (dtype == BELAY_DT_STRING) return sizeof(belay_str);
+  if (dtype == BELAY_DT_STRING) return sizeof(belay_str) * 8;
   const DtypeInfo* info = find_dtype(dtype);
-  return info && info->bits % 8 == 0 ? info->bits / 8 : 0;
+  return info ? info->bits : 0;
+}
+
+// Copies `bits` bits from bit `from_at` on to where they begin at bit `to_at`: elements of less than a byte begin anywhere.
+void copy_bits(const Value& from, uint64_t from_at, Value& to, uint64_t to_at, uint64_t bits) {
+  const auto* source = static_cast<const uint8_t*>(from.host);
+  auto* target = static_cast<uint8_t*>(to.host);
+  if (!bits) return;
+  if (from_at % 8 == 0 && to_at % 8 == 0 && bits % 8 == 0) {
+    std::memcpy(target + to_at / 8, source + from_at / 8, bits / 8);
+    return;
+  }
+  for (uint64_t i = 0; i < bits; ++i) {
+    const uint8_t bit = uint8_t(1u << ((to_at + i) % 8));
+    uint8_t& byte = target[(to_at + i) / 8];
+    byte = source[(from_at + i) / 8] >> ((from_at + i) % 8) & 1 ? uint8_t(byte | bit) : uint8_t(byte & ~bit);
+  }
 }
 
 // Texts of string elements lie in the memory of the values they came from: the result keeps those.
@@ -210,11 +227,11 @@ Result<Value> join(StoragePool& pool, std::span<const Value> parts, int64_t axis
   for (int64_t i = 0; i < axis; ++i) outer *= uint64_t(dims[size_t(i)]);
   for (int64_t i = axis + 1; i < rank; ++i) inner *= uint64_t(dims[size_t(i)]);
   BELAY_ASSIGN(Value out, make_tensor(pool, parts[0].dtype, std::move(dims)));
-  auto* to = static_cast<char*>(out.host);
+  uint64_t to = 0;
   for (uint64_t o = 0; o < outer; ++o)
     for (const Value& part : parts) {
       const uint64_t run = (fresh ? 1 : uint64_t(part.dims[size_t(axis)])) * inner;
-      if (run) std::memcpy(to, static_cast<const char*>(part.host) + o * run, run);
+      copy_bits(part, o * run, out, to, run);
       to += run;
     }
   keep(out, parts);
@@ -235,17 +252,16 @@ Result<Value> cut(StoragePool& pool, const Value& from, int64_t axis, int64_t be
     dims.erase(dims.begin() + axis);
   else
     dims[size_t(axis)] = end - begin;
-  if (outer == 1 && run) {  // the bytes lie together: the same memory
+  const uint64_t first = uint64_t(begin) * inner;
+  if (outer == 1 && run && first % 8 == 0 && run % 8 == 0) {  // the bytes lie together: the same memory
     Value out = from;
     out.dims = std::move(dims);
-    out.host = static_cast<char*>(from.host) + uint64_t(begin) * inner;
-    out.bytes = run;
+    out.host = static_cast<char*>(from.host) + first / 8;
+    out.bytes = run / 8;
     return out;
   }
   BELAY_ASSIGN(Value out, make_tensor(pool, from.dtype, std::move(dims)));
-  for (uint64_t o = 0; run && o < outer; ++o)
-    std::memcpy(static_cast<char*>(out.host) + o * run,
-                static_cast<const char*>(from.host) + o * row + uint64_t(begin) * inner, run);
+  for (uint64_t o = 0; o < outer; ++o) copy_bits(from, o * row + first, out, o * run, run);
   keep(out, {&from, 1});
   return out;
 }

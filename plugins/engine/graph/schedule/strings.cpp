@@ -1,12 +1,14 @@
 // Operators that read or make text. Kernels only move it (see plan::moves_strings).
-#include "schedule/regex.hpp"
 #include "schedule/session.hpp"
+#include "schedule/text.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <numeric>
+
+#include <re2/re2.h>
 
 namespace belay::schedule {
 namespace {
@@ -363,6 +365,23 @@ Status split_texts(const ir::Node& node, Session& session, const Value& from, st
   return {};
 }
 
+// Where texts are that are not empty.
+Status non_zero(Session& session, const Value& from, Value& out) {
+  const ir::Dims& dims = from.dims;
+  const auto texts = texts_of(from);
+  const int64_t count = std::count_if(texts.begin(), texts.end(), [](const belay_str& text) { return text.len != 0; });
+  BELAY_ASSIGN(out, make_tensor(session.pool(), BELAY_DT_INT64, {int64_t(dims.size()), count}));
+  uint64_t found = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!texts[i].len) continue;
+    uint64_t rest = i;
+    for (size_t d = dims.size(); d-- > 0; rest /= uint64_t(dims[d]))
+      at<int64_t>(out, d * uint64_t(count) + found) = int64_t(rest % uint64_t(dims[d]));
+    ++found;
+  }
+  return {};
+}
+
 // The place of each text among `keys`; -1: it is none of them.
 Status index(const ir::Node& node, Session& session, const Value& from, Value& out) {
   std::map<std::string_view, int64_t> places;
@@ -377,11 +396,21 @@ Status index(const ir::Node& node, Session& session, const Value& from, Value& o
   return {};
 }
 
+// A pattern comes from a model: its automaton has a bound, and the time of a match is linear in the text.
+constexpr int64_t kRegexBytes = 8 << 20;
+
 Status full_match(const ir::Node& node, Session& session, const Value& from, Value& out) {
-  BELAY_ASSIGN(const Regex regex, Regex::compile(node.string_or("pattern", "")));
+  const std::string_view pattern = node.string_or("pattern", "");
+  re2::RE2::Options options;
+  options.set_log_errors(false);  // to stderr
+  options.set_max_mem(kRegexBytes);
+  const re2::RE2 regex(re2::StringPiece(pattern.data(), pattern.size()), options);
+  if (!regex.ok())
+    return bad("The pattern '" + std::string(pattern.substr(0, 256)) +
+               "' is no regular expression in the syntax of RE2: " + regex.error() + ".");
   BELAY_ASSIGN(out, make_tensor(session.pool(), BELAY_DT_BOOL, from.dims));
   const auto texts = texts_of(from);
-  for (size_t i = 0; i < texts.size(); ++i) at<uint8_t>(out, i) = regex.matches(view(texts[i]));
+  for (size_t i = 0; i < texts.size(); ++i) at<uint8_t>(out, i) = re2::RE2::FullMatch(re2::StringPiece(texts[i].ptr, texts[i].len), regex);
   return {};
 }
 
@@ -397,6 +426,7 @@ Status run_text(const ir::Node& node, Session& session, Frame& frame, std::vecto
     return node.op == "Equal" ? equal(session, a, b, outputs[0]) : concat(a, b, outputs[0]);
   }
   if (node.op == "Unique") return unique(node, session, a, outputs);
+  if (node.op == "NonZero") return non_zero(session, a, outputs[0]);
   if (node.op == "StringSplit") return split_texts(node, session, a, outputs);
   if (node.op == "RegexFullMatch") return full_match(node, session, a, outputs[0]);
   if (node.op == "StringIndex") return index(node, session, a, outputs[0]);
@@ -409,7 +439,7 @@ Status run_text(const ir::Node& node, Session& session, Frame& frame, std::vecto
 std::optional<Status> run_text_op(const ir::Node& node, Session& session, Frame& frame,
                                   std::vector<Value>& outputs) {
   const bool ours = node.op == "Cast" || node.op == "CastLike" || node.op == "Equal" || node.op == "Unique" ||
-                    node.op == "RegexFullMatch" || node.op.starts_with("String");
+                    node.op == "NonZero" || node.op == "RegexFullMatch" || node.op.starts_with("String");
   if (!ours) return std::nullopt;
   return run_text(node, session, frame, outputs);
 }

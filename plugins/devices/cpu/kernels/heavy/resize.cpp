@@ -10,7 +10,7 @@
 namespace belay::cpu {
 namespace {
 
-constexpr TypeMask kTypes = kNumeric | kBool;
+constexpr TypeMask kWeighted = kNumeric | kBool;  // of which there are weighted sums
 
 struct Plan {
   int64_t planes = 1;            // product of the dims before the first that changes
@@ -226,10 +226,7 @@ Status read_sizes(const OpContext& context, size_t roi, size_t scales, size_t si
   const size_t rank = x.size();
   std::vector<size_t> axes;
   if (const auto given = context.attr().ints("axes"); given && context.version() >= 18) {
-    for (const int64_t wanted : *given) {
-      BELAY_ASSIGN(const size_t axis, context.axis(wanted, rank, "axes"));
-      axes.push_back(axis);
-    }
+    BELAY_ASSIGN(axes, context.axes(*given, rank));
   } else {
     for (size_t d = 0; d < rank; ++d) axes.push_back(d);
   }
@@ -323,18 +320,28 @@ Status make_kernel(OpContext& context, const Request& request) {
   context.cost_ns(double(product(request.out)) * 2);
 
   if (request.rules.sampling == Sampling::kNearest) {
-    dispatch<kTypes>(context.dtype(0), [&](auto tag) {
-      using In = typename decltype(tag)::type;
-      NearestKernel<In> kernel;
-      kernel.extrapolation = WeightedKernel<In>::narrow(typename WeightedKernel<In>::T(plan.extrapolation));
+    dispatch_bytes(element_bytes(context.dtype(0)), [&](auto bytes) {
+      using Element = typename decltype(bytes)::type;
+      NearestKernel<Element> kernel;
+      const float value = plan.extrapolation;
+      dispatch<kWeighted>(context.dtype(0), [&](auto tag) {
+        using In = typename decltype(tag)::type;
+        const In outside = WeightedKernel<In>::narrow(typename WeightedKernel<In>::T(value));
+        static_assert(sizeof(In) <= sizeof(Bytes16));
+        std::memcpy(&kernel.extrapolation, &outside, std::min(sizeof(Element), sizeof(In)));
+      });
       kernel.plan = std::move(plan);
       context.kernel(std::move(kernel));
     });
     return {};
   }
-  dispatch<kTypes>(context.dtype(0), [&](auto tag) {
+  const bool numbers = dispatch<kWeighted>(context.dtype(0), [&](auto tag) {
     context.kernel(WeightedKernel<typename decltype(tag)::type>{std::move(plan)});
   });
+  if (!numbers)
+    return context.bad("mode is '" + std::string(context.attr().string_or("mode", "")) + "' for an input of " +
+                           std::string(dtype_name(context.dtype(0))) + ", which has no weighted sums; want nearest",
+                       Code::kUnimplemented);
   return {};
 }
 
@@ -379,14 +386,14 @@ Status prepare_upsample(OpContext& context) {
 void add_resize(Registry& registry) {
   registry.add(OpDef{.op = "Resize",
                      .prepare = prepare_resize,
-                     .types = {kTypes, kFloats, kFloats, kI64},
+                     .types = {kMovable, kFloats, kFloats, kI64},
                      .min_inputs = 1,
                      .max_inputs = 4,
                      .host_inputs = 0b1110,
                      .ns_per_byte = 0.3});
   registry.add(OpDef{.op = "Upsample",
                      .prepare = prepare_upsample,
-                     .types = {kTypes, kFloats},
+                     .types = {kMovable, kFloats},
                      .min_inputs = 1,
                      .max_inputs = 2,
                      .host_inputs = 0b10,
