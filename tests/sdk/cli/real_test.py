@@ -7,6 +7,9 @@
   shared FOLDER       a folder of models, each with model.onnx and test_data_set_0
   light FOLDER        light_NAME.onnx with light_NAME_output_0.pb, the input is arange(n) / n
   conformance FOLDER  the ONNX backend cases of Debian's libonnx-testdata, but for conformance_exceptions.txt
+  random, random_many FOLDER
+                      graphs that random_graphs.py in FOLDER makes: equal to what numpy computes, with and without the
+                      passes and fusions, in one stream and in several
   undeclared, symbolic, unranked FOLDER
                       the same, whose models say less of their shapes: see open_shapes.py
 OPTION...: for each call of the program: --config FILE and the like.
@@ -14,6 +17,7 @@ Ends with 77, saying so, where the folder is not there: ctest counts that as ski
 """
 import array
 import concurrent.futures
+import importlib.util
 import json
 import os
 import pathlib
@@ -161,6 +165,43 @@ def conformance(belay, folder):
     return 0 if not wrong and not missing and len(cases) == CASES else 1
 
 
+# How random graphs are run. What stays of the passes brings a model to the operators that the engine has.
+WAYS = {"as usual": [],
+        "without passes and fusions": ["--set", "engine.disable_passes=" + json.dumps([
+            "constant-folding", "identity", "inline-if", "common-nodes", "layer-norm", "gelu", "quantized-products",
+            "quantized-elementwise", "dynamic-products", "dead-code", "dequantized-constants", "affine-folding"]),
+            "--set", 'engine.disable_fusions=["*"]'],
+        "without fusions": ["--set", 'engine.disable_fusions=["*"]'],
+        "in three streams": ["--set", "engine.streams=3", "--set", "engine.threads=2", "--set", "plugin.cpu.config.threads=2"]}
+
+
+def random_graphs(first, count):
+    def suite(belay, folder):
+        if importlib.util.find_spec("onnx") is None or importlib.util.find_spec("numpy") is None:
+            print("skipped: there is no python3-onnx or no numpy")
+            return SKIPPED
+        wrong = 0
+        with tempfile.TemporaryDirectory() as work:
+            parts = [first + count * i // JOBS for i in range(JOBS + 1)]
+            makers = [subprocess.Popen([sys.executable, "-B", folder / "random_graphs.py", work, str(a), str(b - a)])
+                      for a, b in zip(parts, parts[1:])]
+            if any([maker.wait() for maker in makers]):
+                return 1
+            for name, options in WAYS.items():
+                code, out, err = belay.run("conformance", "onnx", work, "--json", "--jobs", JOBS, "--rtol", 2e-3, "--atol", 1e-4,
+                                           *options, timeout=1500)
+                cases = json.loads(out)["cases"] if code in (0, 1) else []
+                bad = [case for case in cases if case["status"] != "passed"]
+                for case in bad:
+                    print(f"{case['name']}, {name}: {case['status']}: {case['reason']}")
+                print(f"{name}: {len(cases) - len(bad)} of {count}" if cases else outcome(code, out, err))
+                wrong += len(bad) + (len(cases) != count)
+        if wrong:
+            print("one of them for itself: random_graphs.py OUT SEED 1")
+        return 1 if wrong else 0
+    return suite
+
+
 def less_shaped(how):
     def suite(belay, folder):
         try:
@@ -197,7 +238,8 @@ def main():
         print(f"skipped: there is no {folder}")
         return SKIPPED
     suites = {how: less_shaped(how) for how in open_shapes.HOW}
-    suites |= {"good": good, "bad": bad, "shared": shared, "light": light, "conformance": conformance, "digits": digits}
+    suites |= {"good": good, "bad": bad, "shared": shared, "light": light, "conformance": conformance, "digits": digits,
+               "random": random_graphs(0, 500), "random_many": random_graphs(500, 12000)}
     return suites[suite](Belay(os.path.abspath(program), sys.argv[4:]), folder.resolve())
 
 
