@@ -239,5 +239,28 @@ def group_norm_21(rng):
     return _group_norm(rng, 21)
 
 
-CASES = [attention_heads, attention_masks, attention_past, attention_types, rotary_embedding, normalisations,
+def einsum_products(rng):
+    """Einsum of two operands: products of matrices that lie anyhow, of letters that join and that do not, broadcast"""
+    sizes = dict(zip("abcdhijknsft", (2, 3, 4, 5, 3, 7, 4, 6, 17, 9, 2, 3)))
+    rules = ["bhid,bhjd->bhij", "bhij,bhjd->bihd", "bhid,bhjd->bijh", "bhij,bjhd->bdih", "ibnd,jbnd->bnij", "ijbn,jbnd->ibnd",
+             "ij,jk->ki", "abc,cd->abd", "abc,dc->dab", "cab,cd->abd", "i,j->ij", "ij,j->i", "i,ij->j", "ij,kj", "bij,bij->bi",
+             "ij,k->i", "abcd,nscd->abns", "abcd,nsdc->abns", "aibj,jn->ibna", "aib,bka->ki", "abi,abj->ji", "abi,j->jab",
+             "nft,stf->ns", "...ij,...jk->...ik", "...i,jk...->k...ij"]
+    nodes = Nodes("einsum_products")
+    for i, rule in enumerate(rules):
+        terms = rule.split("->")[0].split(",")
+        for kind in [np.float32] if i % 3 else [np.float32, np.float64, np.int32, np.float16]:
+            ones = set() if i % 4 else {terms[1].replace("...", "")[0]}  # a dim of 1 that is broadcast
+            shapes = [[n for c in t.replace("...", ".") for n in ([2, 3] if c == "." else [1 if k and c in ones else sizes[c]])]
+                      for k, t in enumerate(terms)]
+            a, b = (np.asarray(rng.randint(-8, 9, shape) / (1 if kind == np.int32 else 8), kind) for shape in shapes)
+            wide = np.einsum(rule, a.astype(np.float64), b.astype(np.float64), optimize=False)
+            nodes.add("Einsum", [a, b], [np.asarray(wide, kind)], known=bool(i % 2), equation=rule)
+    none = np.zeros((2, 3, 0), np.float32)  # nothing to sum, nothing at all
+    nodes.add("Einsum", [none, none], [np.zeros((2, 3, 3), np.float32)], equation="bik,bjk->bij")
+    nodes.add("Einsum", [none, np.ones((3, 5), np.float32)], [np.zeros((2, 0, 5), np.float32)], equation="bik,in->bkn")
+    return nodes.case(13)
+
+
+CASES = [einsum_products, attention_heads, attention_masks, attention_past, attention_types, rotary_embedding, normalisations,
          group_norm_18, group_norm_21]

@@ -146,14 +146,25 @@ def matmul(w):
 
 
 def einsum(w):
+    """Of two operands whose letters are in both, in one, summed or not, in any order."""
     w.need(w.opset >= 12)
-    x = limited(w, w.pick(lambda v: 2 <= v.rank <= 4 and v.shape[-1] > 0))
-    b = w.const(w.floats(x.shape[-1], w.between(1, 5), scale=x.shape[-1] ** -0.5))
-    left = "abcd"[:x.rank - 1] + "k"
-    out = list(left[:-1] + "n")
+    x = limited(w, w.pick(lambda v: 1 <= v.rank <= 4 and v.data.size < 4000))
+    left = "abcd"[:x.rank]
+    right = [c for c in left if w.chance(0.6)] + ["n"] * w.between(0, 1) + ["m"] * int(w.chance(0.2))
+    w.need(right)
+    w.rng.shuffle(right)
+    sizes = {**dict(zip(left, x.shape)), "n": w.between(1, 6), "m": 2}
+    out = [c for c in sorted(set(left) | set(right)) if c in "nm" or (c in right and w.chance(0.5)) or c not in right]
     w.rng.shuffle(out)
-    rule = f"{left},kn->{''.join(out)}"
-    after(w, w.add("Einsum", [x, b], np.einsum(rule, x.data, b.data), equation=rule))
+    summed = math.prod(sizes[c] for c in left if c not in out)
+    b = w.const(w.floats(*[sizes[c] for c in right], scale=max(summed, 1) ** -0.5))
+    operands, terms = [x, b], [left, "".join(right)]
+    if w.chance(0.3):
+        operands, terms = operands[::-1], terms[::-1]
+    rule = f"{terms[0]},{terms[1]}->{''.join(out)}"
+    data = np.einsum(rule, *[v.data for v in operands])
+    w.need(data.size < 10000)
+    after(w, w.add("Einsum", operands, data, equation=rule))
 
 
 def attention(w):

@@ -1,5 +1,6 @@
 // Einsum: products of any number of operands, summed over the letters that the output does not have.
 #include "convert.hpp"
+#include "heavy/matmul.hpp"
 #include "registry.hpp"
 
 #include <algorithm>
@@ -134,6 +135,59 @@ struct EinsumKernel {
   static constexpr size_t kMaxOperands = 16;
 };
 
+// A letter of an equation of two operands: its size and the steps it makes, 0 where it is not or is broadcast.
+struct Letter {
+  int64_t size, a, b, out;
+};
+
+// Joins the letters of a group to one, which walks all of them in two operands; `outer` gets those that it cannot join.
+Letter joined(std::vector<Letter> group, int64_t Letter::*first, int64_t Letter::*second, std::vector<Letter>& outer) {
+  if (group.empty()) return {1, 0, 0, 0};
+  std::sort(group.begin(), group.end(), [&](const Letter& x, const Letter& y) { return x.*second < y.*second; });
+  Letter all = group[0];
+  size_t i = 1;
+  for (; i < group.size(); ++i) {
+    const Letter& next = group[i];
+    if (next.*first != all.*first * all.size || next.*second != all.*second * all.size) break;
+    all.size *= next.size;
+  }
+  outer.insert(outer.end(), group.begin() + std::ptrdiff_t(i), group.end());
+  return all;
+}
+
+// The equation as products of matrices: letters of one operand and the output are rows or columns, those of both
+// operands alone are summed, what all three have counts the products.
+std::optional<Contraction> contraction_of(const std::vector<Letter>& letters) {
+  std::vector<Letter> rows, columns, sums, batch;
+  for (const Letter& letter : letters) {
+    if (letter.size == 1) continue;
+    if (letter.size == 0) return std::nullopt;
+    (!letter.out ? sums : letter.a && letter.b ? batch : letter.a ? rows : columns).push_back(letter);
+  }
+  std::vector<Letter> rest;
+  Letter m = joined(rows, &Letter::a, &Letter::out, batch), n = joined(columns, &Letter::b, &Letter::out, batch);
+  const Letter k = joined(sums, &Letter::a, &Letter::b, rest);
+  if (!rest.empty() || m.size * n.size == 1) return std::nullopt;  // sums of their own, or nothing but dot products
+  // The columns of C are to lie side by side.
+  const bool swap = m.out == 1;
+  if (swap) std::swap(m, n);
+  const auto left = swap ? &Letter::b : &Letter::a, right = swap ? &Letter::a : &Letter::b;
+  Contraction product;
+  product.a = swap ? 1 : 0;
+  product.shape.m = m.size, product.shape.n = n.size, product.shape.k = k.size;
+  product.a_steps = {1, m.*left, k.*left};
+  product.b_steps = {1, k.*right, n.*right};
+  product.c_steps = {1, m.out, n.size == 1 ? 1 : n.out};
+  std::sort(batch.begin(), batch.end(), [](const Letter& x, const Letter& y) { return x.out > y.out; });
+  for (const Letter& letter : batch) {
+    product.shape.batch.push_back(letter.size);
+    product.shape.a_batch.push_back(letter.*left);
+    product.shape.b_batch.push_back(letter.*right);
+    product.c_batch.push_back(letter.out);
+  }
+  return product;
+}
+
 Status prepare_einsum(OpContext& op) {
   if (op.inputs() > EinsumKernel::kMaxOperands)
     return op.bad("it has " + std::to_string(op.inputs()) + " inputs, want 16 at most", Code::kUnimplemented);
@@ -160,22 +214,31 @@ Status prepare_einsum(OpContext& op) {
   if (summed.size() > kMaxRank) return op.bad("it sums over more than 32 letters", Code::kUnimplemented);
   BELAY_TRY(op.output(0, op.dtype(0), out));
 
+  // A letter that an operand has twice walks its diagonal; a dim of 1 is broadcast.
+  const auto stride_of = [&](size_t i, int label) {
+    const Dims dense = dense_strides(op.dims(i));
+    int64_t sum = 0;
+    for (size_t d = 0; d < op.rank(i); ++d)
+      if (equation.inputs[i][d] == label && op.dims(i)[d] != 1) sum += dense[d];
+    return sum;
+  };
+  if (op.inputs() == 2 && contracts(op.dtype(0))) {
+    std::vector<Letter> letters;
+    const Dims dense = dense_strides(out);
+    for (size_t d = 0; d < out.size(); ++d)
+      letters.push_back({out[d], stride_of(0, equation.output[d]), stride_of(1, equation.output[d]), dense[d]});
+    for (const int label : summed) letters.push_back({sizes[label], stride_of(0, label), stride_of(1, label), 0});
+    if (const auto product = contraction_of(letters)) return prepare_contraction(op, *product);
+  }
+
   EinsumKernel kernel{out, {}, {}, {}, product(out), 1, op.inputs()};
   for (const int label : summed) kernel.inner_dims.push_back(sizes[label]);
   kernel.inner_count = product(kernel.inner_dims);
   for (size_t i = 0; i < op.inputs(); ++i) {
-    const Dims dense = dense_strides(op.dims(i));
-    // A letter that an operand has twice walks its diagonal; a dim of 1 is broadcast.
-    const auto stride = [&](int label) {
-      int64_t sum = 0;
-      for (size_t d = 0; d < op.rank(i); ++d)
-        if (equation.inputs[i][d] == label && op.dims(i)[d] != 1) sum += dense[d];
-      return sum;
-    };
     Dims& outer = kernel.outer_strides.emplace_back();
     Dims& inner = kernel.inner_strides.emplace_back();
-    for (const int label : equation.output) outer.push_back(stride(label));
-    for (const int label : summed) inner.push_back(stride(label));
+    for (const int label : equation.output) outer.push_back(stride_of(i, label));
+    for (const int label : summed) inner.push_back(stride_of(i, label));
   }
   dispatch<kNumeric>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;

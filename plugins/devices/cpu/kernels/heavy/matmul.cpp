@@ -3,6 +3,8 @@
 #include "../registry.hpp"
 #include "heavy.hpp"
 
+#include <algorithm>
+
 namespace belay::cpu {
 
 int64_t matrix_at(const Dims& batch, const Dims& strides, int64_t index) {
@@ -90,16 +92,13 @@ std::shared_ptr<const Packed> pack_right(OpContext& context, size_t b, int64_t m
   });
 }
 
-// Where the matrices of an operand lie: elements from one to the next, from row to row, from column to column.
-struct MatrixSteps {
-  int64_t matrix = 0, row = 0, column = 1;
-};
-
 template <class In>
 struct MatMulKernel {
   using T = sum_t<In>;
   MatMulShape shape;
-  MatrixSteps a_steps, b_steps;
+  size_t a_operand = 0, b_operand = 1;
+  MatrixSteps a_steps, b_steps, c_steps;
+  Dims c_batch;  // strides over the batch, in matrices
   float alpha = 1;
   Blocks blocks;
   std::shared_ptr<const Packed> right;
@@ -108,7 +107,7 @@ struct MatMulKernel {
 
   struct Finish {
     In* c;
-    int64_t step;
+    int64_t step, column;
     const In* bias;
     Post post;
     T alpha;
@@ -119,17 +118,16 @@ struct MatMulKernel {
     if (f.alpha != T(1))
       for (int64_t i = 0; i < mc; ++i)
         for (int64_t j = 0; j < nc; ++j) block[i * step + j] *= f.alpha;
-    if constexpr (std::is_same_v<In, T>) {
-      if constexpr (std::is_same_v<In, float>)
-        for (int64_t i = 0; i < mc; ++i) {
-          float* row = block + i * step;
-          if (f.bias) simd().binary[size_t(Binary::kAdd)](row, 1, f.bias, 0, row, nc);
-          f.post.apply(row, nc, 0);
-        }
-    } else {
-      for (int64_t i = 0; i < mc; ++i)
-        for (int64_t j = 0; j < nc; ++j) f.c[(m0 + i) * f.step + n0 + j] = narrow<In, T>(block[i * step + j]);
-    }
+    if constexpr (std::is_same_v<In, float>)
+      for (int64_t i = 0; i < mc; ++i) {
+        float* row = block + i * step;
+        if (f.bias) simd().binary[size_t(Binary::kAdd)](row, 1, f.bias, 0, row, nc);
+        f.post.apply(row, nc, 0);
+      }
+    if (std::is_same_v<In, T> && f.column == 1) return;  // the block is C
+    for (int64_t i = 0; i < mc; ++i)
+      for (int64_t j = 0; j < nc; ++j)
+        f.c[(m0 + i) * f.step + (n0 + j) * f.column] = narrow<In, T>(block[i * step + j]);
   }
 
   void operator()(const Run& run) const {
@@ -143,8 +141,9 @@ struct MatMulKernel {
       const int64_t a_at = matrix_at(shape.batch, shape.a_batch, index),
                     b_at = matrix_at(shape.batch, shape.b_batch, index);
       State state;
-      state.a = {run.in<In>(0) + a_at * a_steps.matrix, a_steps.row, a_steps.column};
-      state.finish = {run.out<In>(0) + index * shape.m * shape.n, shape.n, nullptr, fusion.post, T(alpha)};
+      state.a = {run.in<In>(a_operand) + a_at * a_steps.matrix, a_steps.row, a_steps.column};
+      In* const c = run.out<In>(0) + (c_batch.empty() ? index : matrix_at(shape.batch, c_batch, index)) * c_steps.matrix;
+      state.finish = {c, c_steps.row, c_steps.column, nullptr, fusion.post, T(alpha)};
       Product<T> p;
       p.m = shape.m, p.n = shape.n, p.k = shape.k;
       p.pack_a = pack_rows<In, T>;
@@ -153,7 +152,7 @@ struct MatMulKernel {
         p.b_packed = static_cast<const T*>(static_cast<const PackedBytes&>(*right).data) +
                      b_at * packed_columns_size<T>(shape.n, shape.k);
       } else {
-        state.b = {run.in<In>(1) + b_at * b_steps.matrix, b_steps.row, b_steps.column};
+        state.b = {run.in<In>(b_operand) + b_at * b_steps.matrix, b_steps.row, b_steps.column};
         p.pack_b = pack_block<In, T>;
         p.b = &state.b;
         if constexpr (std::is_same_v<In, T>)
@@ -161,9 +160,9 @@ struct MatMulKernel {
       }
       p.finish_context = &state.finish;
       if constexpr (std::is_same_v<In, T>) {
-        p.c = state.finish.c;
-        p.c_step = shape.n;
-        if (alpha != 1) p.finish = finish;
+        if (c_steps.column == 1)
+          p.c = c, p.c_step = c_steps.row;
+        if (alpha != 1 || !p.c) p.finish = finish;
         if constexpr (std::is_same_v<In, float>) {
           bool finish_rows = !fusion.post.none() && !fusion.post.clamps();
           if (fusion.bias >= 0) {
@@ -190,29 +189,30 @@ struct MatMulKernel {
   }
 };
 
+// Plans and packs for a kernel whose shape, operands, steps and fusion are set.
 template <class In>
-Status prepare_typed(OpContext& context, const MatMulShape& shape, const MatMulFusion& fusion,
-                     const MatrixSteps& a_steps, const MatrixSteps& b_steps, float alpha) {
+Status prepare_typed(OpContext& context, MatMulKernel<In> kernel) {
   using T = sum_t<In>;
-  MatMulKernel<In> kernel;
-  kernel.shape = shape;
-  kernel.fusion = fusion;
-  kernel.a_steps = a_steps;
-  kernel.b_steps = b_steps;
-  kernel.alpha = alpha;
+  const MatMulShape& shape = kernel.shape;
+  const MatMulFusion& fusion = kernel.fusion;
+  const MatrixSteps& b_steps = kernel.b_steps;
+  const size_t b = kernel.b_operand;
   const bool b_rows = b_steps.column == 1 && b_steps.row == shape.n, b_columns = b_steps.row == 1 && b_steps.column == shape.k;
   if (fusion.bias >= 0) kernel.one_bias = context.count(size_t(fusion.bias)) == 1 && shape.n != 1;
   ProductForm form;
-  form.b_packed = context.constant(1) != nullptr && (b_rows || b_columns);
+  // Packed matrices follow each other; one matrix is there for all products.
+  const bool in_order = b_steps.matrix == shape.k * shape.n ||
+                        std::ranges::all_of(shape.b_batch, [](int64_t stride) { return stride == 0; });
+  form.b_packed = context.constant(b) != nullptr && (b_rows || b_columns) && in_order;
   // Few rows would not repay the packing of B.
   form.b_direct =
       !form.b_packed && std::is_same_v<In, T> && b_steps.column == 1 && shape.m <= 2 * tile_kernel<T>().rows;
-  form.c_scratch = !std::is_same_v<In, T>;
+  form.c_scratch = !std::is_same_v<In, T> || kernel.c_steps.column != 1;
   kernel.direct = form.b_direct;
   kernel.blocks = plan_blocks<T>(shape.m, shape.n, shape.k, shape.products(), context.threads(), form);
   if (form.b_packed) {
-    kernel.right = pack_right<In, T>(context, 1, shape.b_matrices, shape.k, shape.n, !b_rows);
-    context.input_unused(1);
+    kernel.right = pack_right<In, T>(context, b, shape.b_matrices, shape.k, shape.n, !b_rows);
+    context.input_unused(b);
   }
   context.workspace(product_workspace<T>(kernel.blocks));
   context.cost_ns(double(shape.products()) * double(shape.m) * double(shape.n) * double(shape.k) * 2 / 80);
@@ -239,7 +239,14 @@ Status prepare_steps(OpContext& context, const MatMulShape& shape, const MatMulF
   BELAY_TRY(context.output(0, context.dtype(0), shape.out));
   Status status;
   dispatch<kProductTypes>(context.dtype(0), [&](auto tag) {
-    status = prepare_typed<typename decltype(tag)::type>(context, shape, fusion, a, b, alpha);
+    MatMulKernel<typename decltype(tag)::type> kernel;
+    kernel.shape = shape;
+    kernel.fusion = fusion;
+    kernel.a_steps = a;
+    kernel.b_steps = b;
+    kernel.c_steps = {shape.m * shape.n, shape.n, 1};
+    kernel.alpha = alpha;
+    status = prepare_typed(context, std::move(kernel));
   });
   return status;
 }
@@ -278,6 +285,24 @@ Status prepare_fused_matmul(OpContext& context) {
 }
 
 }  // namespace
+
+bool contracts(uint32_t dtype) { return (kProductTypes & types_of(dtype)) != 0; }
+
+Status prepare_contraction(OpContext& context, const Contraction& product) {
+  Status status;
+  dispatch<kProductTypes>(context.dtype(0), [&](auto tag) {
+    MatMulKernel<typename decltype(tag)::type> kernel;
+    kernel.shape = product.shape;
+    kernel.a_operand = product.a;
+    kernel.b_operand = 1 - product.a;
+    kernel.a_steps = product.a_steps;
+    kernel.b_steps = product.b_steps;
+    kernel.c_steps = product.c_steps;
+    kernel.c_batch = product.c_batch;
+    status = prepare_typed(context, std::move(kernel));
+  });
+  return status;
+}
 
 Status prepare_matmul(OpContext& context, const MatMulFusion& fusion) {
   MatMulShape shape;
