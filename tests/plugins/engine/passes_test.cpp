@@ -154,6 +154,31 @@ TEST(SimplifyTest, IdentitiesGoAndOutputsKeepTheirNames) {
   EXPECT_EQ(model.output_names, Names{"Identity2_0"});
 }
 
+TEST(SimplifyTest, WhatGivesItsInputGoesAndWhatChangesItStays) {
+  GraphMaker g;
+  const uint32_t x = g.input("x", {D::dim(2), D::dim(3)});
+  const auto cast = [&](uint32_t value, uint32_t to) {
+    const uint32_t out = g.node("Cast", 13, {value});
+    g.b.set_int(g.last, "to", to);
+    return out;
+  };
+  const auto transpose = [&](uint32_t value, Ints perm) {
+    const uint32_t out = g.node("Transpose", 13, {value});
+    g.b.set_ints(g.last, "perm", perm);
+    return out;
+  };
+  uint32_t y = transpose(cast(x, BELAY_DT_FLOAT32), {0, 1});
+  y = g.node("Pad", 13, {y, g.constant<int64_t>({0, 0, 0, 0}, {4})});
+  y = g.node("Concat", 13, {y});
+  g.b.set_int(g.last, "axis", 1);
+  y = transpose(g.node("Max", 13, {y}), {1, 0});
+  y = g.node("Pad", 13, {y, g.constant<int64_t>({0, 0, 1, 0}, {4})});
+  g.output(cast(y, BELAY_DT_FLOAT64));
+  ir::Model model = import(g.freeze());
+  EXPECT_EQ(*passes::drop_identities(model, {}), 5u);
+  EXPECT_EQ(ops_of(model), (Names{"Transpose", "Pad", "Cast"}));
+}
+
 TEST(SimplifyTest, ADropoutWhoseMaskIsReadStays) {
   GraphMaker g;
   const auto out = g.nodes("Dropout", 13, {g.input("x", {D::dim(2)})}, 2);

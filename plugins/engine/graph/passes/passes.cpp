@@ -33,7 +33,7 @@ constexpr Pass kPasses[] = {
     {"contrib", "writes operators of com.microsoft as those of ONNX that do the same", write_contrib},
     {"gradient", "puts the nodes that compute it in place of a Gradient", expand_gradients, {}, kGradient},
     {"constant-folding", "runs nodes whose inputs are constant", fold_constants},
-    {"identity", "drops Identity, and Dropout outside training", drop_identities},
+    {"identity", "drops what gives its input as it is: Identity, Dropout outside training, casts to the type there is", drop_identities},
     {"inline-if", "puts the branch of a constant condition in place of its If", inline_branches},
     {"common-nodes", "computes once what several nodes compute from the same", join_common},
     {"layer-norm", "makes one LayerNormalization of its parts", join_layer_norms, kLayerNorm, kSqrt},

@@ -81,22 +81,54 @@ Result<uint64_t> fold_dequantized(ir::Model& model, const Evaluator& evaluate) {
   return fold(model, evaluate, [](const ir::Node& node) { return node.is("DequantizeLinear"); });
 }
 
+namespace {
+
+// Whether the first output is the first input, whatever that holds. `type` gives the type of a value.
+template <class TypeOf>
+bool gives_its_input(const ir::Model& model, const ir::Node& node, TypeOf&& type_of) {
+  const auto ints = [&](size_t i) {
+    const ir::ConstantPtr& constant = model.constant_of(node.input(i));
+    return constant ? ir::as_int64s(*constant) : std::nullopt;
+  };
+  if (node.is("Identity")) return node.inputs.size() == 1;
+  if (node.is("Concat") || node.is("Sum") || node.is("Max") || node.is("Min") || node.is("Mean"))
+    return node.inputs.size() == 1;
+  if (node.is("Dropout")) {
+    const auto training = ints(2);
+    return node.version >= 12 &&
+           (node.input(2) == BELAY_NONE || (training && training->size() == 1 && (*training)[0] == 0));
+  }
+  if (node.is("Transpose")) {
+    const auto* perm = node.ints("perm");
+    return perm && std::is_sorted(perm->begin(), perm->end());
+  }
+  if (node.is("Pad")) {
+    const auto pads = node.version >= 11 ? ints(1) : std::nullopt;
+    return pads && std::all_of(pads->begin(), pads->end(), [](int64_t pad) { return pad == 0; });
+  }
+  // Exporters cast what they quantise to the type that it has.
+  if (!node.is("Cast")) return false;
+  const uint32_t dtype = type_of(node.input(0)).dtype;
+  return dtype != BELAY_DT_UNDEFINED && node.int_or("to", 0) == int64_t(dtype);
+}
+
+}  // namespace
+
 Result<uint64_t> drop_identities(ir::Model& model, const Evaluator&) {
   uint64_t changes = 0;
   ir::Uses uses(model);
+  std::optional<ir::Env> env;
+  const auto type_of = [&](ir::ValueId value) {
+    if (!env)
+      if (Result<ir::Env> found = infer_model(model); found.ok()) env = std::move(*found);
+    return env && value != BELAY_NONE ? env->type(value) : ir::Type{};
+  };
   for (const ir::GraphId graph : reachable(model)) {
     std::vector<ir::NodeId> kept;
     for (const ir::NodeId id : model.graphs[graph].nodes) {
       const ir::Node& node = model.nodes[id];
       const ir::ValueId output = node.output(0), input = node.input(0);
-      bool drop = node.is("Identity") && node.inputs.size() == 1;
-      if (node.is("Dropout")) {
-        const ir::ConstantPtr& training = model.constant_of(node.input(2));
-        const auto flag = training ? ir::as_int64s(*training) : std::nullopt;
-        drop = node.version >= 12 &&
-               (node.input(2) == BELAY_NONE || (flag && flag->size() == 1 && (*flag)[0] == 0));
-      }
-      if (!drop || output == BELAY_NONE || input == BELAY_NONE) {
+      if (output == BELAY_NONE || input == BELAY_NONE || !gives_its_input(model, node, type_of)) {
         kept.push_back(id);
         continue;
       }
