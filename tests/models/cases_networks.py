@@ -3,6 +3,7 @@ import math
 
 import numpy as np
 
+import random_ops as ops
 import reference as ref
 from onnx_build import F32, I64, Case, Graph
 
@@ -224,4 +225,34 @@ def fusion_traps(rng):
     return Case(g.model(13), ([v], [f32(e) for e in expected.values()]))
 
 
-CASES = [mlp, cnn, symbolic_batch, residual_depthwise, conv_forms, transformer_block, two_lanes, fusion_traps]
+def atrous(rng):
+    """Convolutions whose outer taps see nothing but padding, on one side, on both, on none; small planes; residuals"""
+    g, inputs, outputs = Graph("atrous"), [], []
+    for k, (shape, outs, group, kernel, strides, dilations, pads) in enumerate([
+            ([1, 8, 10, 10], 12, 1, [3, 3], [1, 1], [12, 12], [12, 12, 12, 12]),
+            ([2, 8, 10, 12], 9, 1, [3, 3], [1, 1], [11, 6], [11, 6, 11, 6]),
+            ([1, 6, 9, 9], 4, 2, [5, 3], [1, 1], [4, 9], [9, 9, 8, 10]),
+            ([1, 4, 10, 10], 4, 1, [3, 3], [2, 2], [10, 10], [10, 11, 10, 10]),
+            ([1, 4, 8], 5, 1, [4], [1], [8], [12]), ([1, 4, 8], 5, 1, [3], [1], [8], [8, 8]),
+            ([1, 3, 4, 5, 5], 6, 1, [3, 3, 3], [1, 1, 1], [4, 1, 5], [4, 1, 5, 4, 1, 5]),
+            ([1, 32, 7, 7], 32, 2, [3, 3], [1, 1], [1, 1], [1, 1, 1, 1]),
+            ([2, 24, 7, 5], 24, 3, [3, 3], [1, 1], [1, 1], [1, 1, 1, 1]),
+            ([1, 16, 13, 13], 32, 2, [3, 3], [2, 2], [1, 1], [1, 1, 1, 1])]):
+        pads = pads if len(pads) == 2 * len(kernel) else pads * 2
+        x, w, b = f32(rng.randn(*shape)), f32(rng.randn(outs, shape[1] // group, *kernel) / 8), f32(rng.randn(outs))
+        y = ops.conv(x, w, b, strides, pads, dilations, group)
+        name = g.input(f"x_{k}", F32, shape)
+        inputs.append(x)
+        made = g.op("Conv", name, g.const(w), g.const(b), kernel_shape=kernel, strides=strides, dilations=dilations, pads=pads,
+                    group=group)
+        if k % 3 != 1:  # with what is fused to it
+            r = f32(rng.randn(*y.shape))
+            made, y = g.op("Add", made, g.input(f"r_{k}", F32, list(r.shape))), y + r
+            inputs.append(r)
+        g.op("Relu" if k % 2 else "Tanh", made, out=f"y_{k}")
+        g.output(f"y_{k}", F32, list(y.shape))
+        outputs.append(f32(np.maximum(y, 0) if k % 2 else np.tanh(y)))
+    return Case(g.model(13), (inputs, outputs))
+
+
+CASES = [atrous, mlp, cnn, symbolic_batch, residual_depthwise, conv_forms, transformer_block, two_lanes, fusion_traps]

@@ -20,6 +20,9 @@ def window_attributes(w, spatial, transpose=False):
     strides = [w.choice([1, 1, 2, 3])] * rank if w.chance(0.6) else [w.between(1, 2) for _ in spatial]
     dilations = [w.choice([1, 1, 1, 2])] * rank
     pads = [w.between(0, 2) for _ in range(2 * rank)] if w.chance(0.5) else [w.choice([0, 1])] * (2 * rank)
+    if not transpose and w.chance(0.15):  # atrous: some taps see nothing but padding
+        kernel, dilations = [3] * rank, [w.between(2, 9)] * rank
+        pads = [dilations[0] + w.choice([0, 0, -1, 1])] * (2 * rank)
     if not transpose:
         for i, n in enumerate(spatial):
             w.need(n + pads[i] + pads[rank + i] >= (kernel[i] - 1) * dilations[i] + 1)

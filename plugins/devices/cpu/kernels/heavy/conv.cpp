@@ -6,6 +6,9 @@
 #include "patches.inc"
 #include "winograd.hpp"
 
+#include <algorithm>
+#include <vector>
+
 namespace belay::cpu {
 
 Dims ConvShape::out_dims() const {
@@ -36,7 +39,25 @@ Status read_conv(const OpContext& context, const Attributes& attributes, size_t 
     return context.bad("the input has " + std::to_string(shape.inputs) + " channels, the weights the shape " +
                        text_of(w_dims) +
                        ", which does not fit with attribute group = " + std::to_string(shape.groups));
-  return read_window(context, attributes, x_dims, kernel, {}, shape.window);
+  BELAY_TRY(read_window(context, attributes, x_dims, kernel, {}, shape.window));
+  std::ranges::copy(shape.window.kernel, shape.given_kernel);
+  return {};
+}
+
+void ConvShape::drop_dead_taps() {
+  for (int d = 0; d < 3; ++d) {
+    Window& w = window;
+    if (w.out[d] < 1) continue;
+    const int64_t last_window = (w.out[d] - 1) * w.stride[d] - w.begin[d];
+    const Window::Part live = w.part(d, -w.begin[d], last_window);
+    const int64_t begin = w.begin[d] - live.first * w.dilation[d];
+    const int64_t end = last_window + (live.last - 1) * w.dilation[d] + 1 - w.in[d];
+    if (live.last - live.first >= w.kernel[d] || live.first == live.last || begin < 0 || end < 0) continue;
+    first_tap[d] = live.first;
+    w.kernel[d] = live.last - live.first;
+    w.begin[d] = begin;
+    w.end[d] = end;
+  }
 }
 
 namespace {
@@ -50,16 +71,39 @@ Status check_bias(const OpContext& context, size_t bias, int64_t outputs, bool l
   return {};
 }
 
+// Constant weights with the taps of the window alone; `room` holds them where others are left out.
+template <class In>
+const In* live_weights(const OpContext& context, size_t w, const ConvShape& shape, std::vector<In>& room) {
+  const In* from = static_cast<const In*>(context.constant(w));
+  if (shape.all_taps()) return from;
+  const int64_t *given = shape.given_kernel, *first = shape.first_tap, *kernel = shape.window.kernel;
+  room.reserve(size_t(shape.outputs * shape.depth()));
+  for (int64_t i = 0; i < shape.outputs * shape.group_inputs(); ++i, from += given[0] * given[1] * given[2])
+    for (int64_t a = first[0]; a < first[0] + kernel[0]; ++a)
+      for (int64_t b = first[1]; b < first[1] + kernel[1]; ++b) {
+        const In* row = from + (a * given[1] + b) * given[2] + first[2];
+        room.insert(room.end(), row, row + kernel[2]);
+      }
+  return room.data();
+}
+
+// Tells packed weights of one node apart whose windows differ in what they leave out.
+std::string taps_text(const ConvShape& shape) {
+  return shape.all_taps() ? "" : ", taps " + text_of(shape.window.kernel) + " from " + text_of(shape.first_tap);
+}
+
 // Weights of all groups packed for products; group g begins at g * packed_rows_size(outputs / groups, depth).
 template <class In, class T>
 std::shared_ptr<const Packed> pack_weights(OpContext& context, size_t w, const ConvShape& shape) {
   const std::string form =
-      "rows of " + std::to_string(sizeof(T)) + " bytes, groups " + std::to_string(shape.groups);
+      "rows of " + std::to_string(sizeof(T)) + " bytes, groups " + std::to_string(shape.groups) + taps_text(shape);
   return context.packed(w, form, [&]() -> std::shared_ptr<Packed> {
     const int64_t m = shape.group_outputs(), k = shape.depth(), each = packed_rows_size<T>(m, k);
     auto packed = std::make_shared<PackedBytes>(uint64_t(each * shape.groups) * sizeof(T));
+    std::vector<In> room;
+    const In* const weights = live_weights(context, w, shape, room);
     for (int64_t g = 0; g < shape.groups; ++g) {
-      const MatrixView<In> view{static_cast<const In*>(context.constant(w)) + g * m * k, k, 1};
+      const MatrixView<In> view{weights + g * m * k, k, 1};
       pack_rows<In, T>(&view, 0, m, 0, k, static_cast<T*>(packed->data) + g * each);
     }
     return packed;
@@ -69,11 +113,13 @@ std::shared_ptr<const Packed> pack_weights(OpContext& context, size_t w, const C
 // The same for products whose rows are the pixels; group g begins at g * packed_columns_size(outputs / groups,
 // depth).
 std::shared_ptr<const Packed> pack_weight_columns(OpContext& context, size_t w, const ConvShape& shape) {
-  return context.packed(w, "columns, groups " + std::to_string(shape.groups), [&]() -> std::shared_ptr<Packed> {
+  return context.packed(w, "columns, groups " + std::to_string(shape.groups) + taps_text(shape), [&]() -> std::shared_ptr<Packed> {
     const int64_t n = shape.group_outputs(), k = shape.depth(), each = packed_columns_size<float>(n, k);
     auto packed = std::make_shared<PackedBytes>(uint64_t(each * shape.groups) * sizeof(float));
+    std::vector<float> room;
+    const float* const weights = live_weights(context, w, shape, room);
     for (int64_t g = 0; g < shape.groups; ++g) {
-      const MatrixView<float> view{static_cast<const float*>(context.constant(w)) + g * n * k, 1, k};
+      const MatrixView<float> view{weights + g * n * k, 1, k};
       pack_columns<float, float>(view, k, n, static_cast<float*>(packed->data) + g * each);
     }
     return packed;
@@ -340,6 +386,7 @@ Status prepare_conv(OpContext& context, const Attributes& attributes, const Conv
   if (context.dtype(1) != context.dtype(0))
     return context.bad("the input is of type " + std::string(dtype_name(context.dtype(0))) +
                        ", the weights of " + std::string(dtype_name(context.dtype(1))));
+  if (context.constant(1) && !shape.depthwise()) shape.drop_dead_taps();
   switch (context.dtype(0)) {
     case BELAY_DT_FLOAT32:
       if (shape.depthwise()) return prepare_depthwise(context, shape, fusion);

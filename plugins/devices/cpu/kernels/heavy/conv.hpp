@@ -7,16 +7,23 @@
 #include "product.hpp"
 #include "window.hpp"
 
+#include <algorithm>
+
 namespace belay::cpu {
 
 // Sizes of a convolution whose weights are (outputs, inputs / groups, spatial ...).
 struct ConvShape {
   Window window;
   int64_t batch = 0, inputs = 0, outputs = 0, groups = 1;
+  // Of the weights as they are given, whose taps from `first_tap` on are those of the window.
+  int64_t given_kernel[3] = {1, 1, 1}, first_tap[3] = {0, 0, 0};
   int64_t group_inputs() const { return inputs / groups; }
   int64_t group_outputs() const { return outputs / groups; }
   int64_t depth() const { return group_inputs() * window.volume(); }  // terms of one output
   bool depthwise() const { return groups == inputs && groups > 1; }
+  bool all_taps() const { return std::ranges::equal(given_kernel, window.kernel); }
+  // Leaves taps out that see nothing but padding, wherever the window is; only of weights that are packed.
+  void drop_dead_taps();
   Dims out_dims() const;
 };
 

@@ -16,6 +16,20 @@ bool contiguous(const Window& w) {
   return w.kernel[2] == 1 && w.stride[2] == 1 && w.begin[2] == 0 && w.end[2] == 0;
 }
 
+int64_t whole_vectors(int64_t n) { return round_up(n, tile_kernel<float>().lanes); }
+
+// Pixels of a band as one run over its rows, with what lies between them in the planes.
+int64_t flat_run(const Window& w, const Planes& planes, int64_t rows) { return (rows - 1) * planes.pitch + w.out[2]; }
+
+// Whether rows are so short that one run over all of them, whose results are then taken apart, fills vectors better.
+bool flat_pays(const ConvShape& shape, const Planes& planes) {
+  const Window& w = shape.window;
+  const int64_t rows = planes.out_rows;
+  constexpr int64_t kTakingApart = 4;  // of a pixel, in multiply-adds
+  return rows > 1 && shape.depth() * whole_vectors(flat_run(w, planes, rows)) + rows * w.out[2] * kTakingApart <
+                         shape.depth() * rows * whole_vectors(w.out[2]);
+}
+
 Planes planes_of(const ConvShape& shape, int64_t most_rows) {
   const Window& w = shape.window;
   const int64_t row = Planes(w, 1, w.out[2]).pitch * w.stride[1] * w.stride[2] * shape.group_inputs();
@@ -30,9 +44,12 @@ struct ConvPlanesKernel {
   std::vector<int64_t> offsets = {};      // of the terms of one output
   std::shared_ptr<const Packed> weights = {};  // null: the weights come at the run
   bool one_run = false;
+  bool flat = false;  // one run in scratch memory, from which the rows are taken
   uint32_t lanes = 1;
 
-  int64_t lane_floats() const { return planes.size() * shape.group_inputs(); }
+  int64_t plane_floats() const { return planes.size() * shape.group_inputs(); }
+  int64_t flat_step() const { return whole_vectors(flat_run(shape.window, planes, planes.out_rows)); }
+  int64_t lane_floats() const { return plane_floats() + (flat ? round_up(flat_step() * shape.group_outputs(), 16) : 0); }
   int64_t weight_floats() const { return packed_rows_size<float>(shape.group_outputs(), shape.depth()); }
 
   void operator()(const Run& run) const {
@@ -46,7 +63,8 @@ struct ConvPlanesKernel {
         const MatrixView<float> view{run.in<float>(1) + g * m * k, k, 1};
         pack_rows<float, float>(&view, 0, m, 0, k, workspace + lane_floats() * lanes + g * weight_floats());
       }
-    std::memset(workspace, 0, size_t(lane_floats() * lanes) * sizeof(float));
+    for (uint32_t lane = 0; lane < lanes; ++lane)
+      std::memset(workspace + lane_floats() * lane, 0, size_t(plane_floats()) * sizeof(float));
     const Post post = operands.post(run);
     const int64_t bands = ceil_div(w.out[1], planes.out_rows);
     run_lanes(run, shape.batch * shape.groups * bands, lanes, [&](int64_t task, int64_t lane) {
@@ -69,13 +87,17 @@ struct ConvPlanesKernel {
       fill_band(w, planes, x + channel * w.pixels_in(), top, padded + channel * planes.size());
 
     TileEnd<float> end;
-    post.clamp_into(end);
+    const float* residual = operands.residual(run);
+    if (!flat || !residual) post.clamp_into(end);
     if (const float* bias = operands.bias(run)) end.row_bias = bias + group * m;
-    if (const float* residual = operands.residual(run)) {
+    if (residual && !flat) {
       end.residual = residual + first;
       end.residual_step = pixels;
     }
-    const int64_t runs = one_run ? 1 : count, length = one_run ? count * w.out[2] : w.out[2];
+    float* const to = flat ? padded + plane_floats() : y;
+    const int64_t to_step = flat ? flat_step() : pixels;
+    const int64_t runs = one_run || flat ? 1 : count;
+    const int64_t length = flat ? flat_run(w, planes, count) : one_run ? count * w.out[2] : w.out[2];
     for (int64_t r = 0; r < runs; ++r)
       for (int64_t j = 0, width; j < length; j += width) {
         width = std::min(tile.columns, length - j);
@@ -86,12 +108,27 @@ struct ConvPlanesKernel {
           TileEnd<float> here = end;
           if (end.row_bias) here.row_bias += i;
           if (end.residual) here.residual += i * pixels + r * w.out[2] + j;
-          tile.run_rows(k, a + i * k, padded + r * planes.pitch + j, offsets.data(), y + i * pixels + r * w.out[2] + j,
-                        pixels, std::min(tile.rows, m - i), width, here);
+          tile.run_rows(k, a + i * k, padded + r * planes.pitch + j, offsets.data(), to + i * to_step + r * w.out[2] + j,
+                        to_step, std::min(tile.rows, m - i), width, here);
         }
       }
-    if (post.none() || post.clamps()) return;
+    if (flat)
+      for (int64_t i = 0; i < m; ++i)
+        take_rows(to + i * to_step, residual ? residual + first + i * pixels : nullptr, count, y + i * pixels);
+    if (post.none() || end.clamp) return;
     for (int64_t i = 0; i < m; ++i) post.apply(y + i * pixels, count * w.out[2], group * m + i);
+  }
+
+  // The residual may lie where y does.
+  void take_rows(const float* from, const float* residual, int64_t count, float* y) const {
+    const int64_t n = shape.window.out[2];
+    for (int64_t r = 0; r < count; ++r, from += planes.pitch, y += n) {
+      if (residual) {
+        for (int64_t j = 0; j < n; ++j) y[j] = from[j] + residual[r * n + j];
+      } else {
+        micro().copy_row(y, from, n, 1);
+      }
+    }
   }
 };
 
@@ -105,10 +142,13 @@ bool planes_fit(const ConvShape& shape) {
   if (planes_of(shape, w.out[1]).size() * shape.group_inputs() > 4 * kBandFloats) return false;
   const int64_t lanes = tile_kernel<float>().lanes, row = w.out[2];
   const double m = double(shape.group_outputs()), k = double(shape.depth()), pixels = double(w.pixels_out());
-  const auto whole = [&](int64_t n) { return double(round_up(n, lanes)); };
+  const auto whole = [&](int64_t n) { return double(whole_vectors(n)); };
   // In vectors of multiply-adds: what lanes behind the ends of runs waste, and what copying takes.
-  const double planes = (contiguous(w) ? whole(w.pixels_out()) : double(w.out[1]) * whole(row)) * m * k +
-                        pixels * double(shape.group_inputs() * w.stride[1] * w.stride[2]) * 4;
+  const Planes band = planes_of(shape, w.out[1]);
+  const double runs = contiguous(w)            ? whole(w.pixels_out())
+                      : flat_pays(shape, band) ? whole(flat_run(w, band, band.out_rows)) * double(w.out[1]) / double(band.out_rows)
+                                               : double(w.out[1]) * whole(row);
+  const double planes = runs * m * k + pixels * double(shape.group_inputs() * w.stride[1] * w.stride[2]) * 4;
   const double gathered = whole(w.pixels_out()) * m * k + pixels * k * (row < lanes ? 12 : 6);
   return planes < gathered;
 }
@@ -128,6 +168,7 @@ Status prepare_planes(OpContext& context, const ConvShape& shape, const ConvFusi
         kernel.offsets.push_back(c * kernel.planes.size() +
                                  kernel.planes.at(w, 0, h * w.dilation[1], i * w.dilation[2]));
   kernel.one_run = contiguous(w);
+  kernel.flat = !kernel.one_run && flat_pays(shape, kernel.planes);
   if (context.constant(1)) {
     kernel.weights = pack_conv_rows(context, shape);
     context.input_unused(1);
