@@ -258,9 +258,8 @@ Outcome Node::run(const Way& way, const std::vector<Tensor>* known) const {
   device.hdr = {sizeof device, BELAY_DEVICE_HOST_VISIBLE, nullptr};
   device.driver = to_str("cpu");
   std::vector<const void*> constants(view.values().size(), nullptr);
-  if (way.constants)
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i] != BELAY_NONE) constants[inputs[i]] = memory[i]->data();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i] != BELAY_NONE && (way.constants || fixed_.contains(i))) constants[inputs[i]] = memory[i]->data();
 
   belay_claim_req claim_req{};
   claim_req.hdr.struct_size = sizeof claim_req;

@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,8 @@ class Node {
   explicit Node(std::string op, uint32_t version = 17, std::string domain = "")
       : op_(std::move(op)), domain_(std::move(domain)), version_(version) {}
   Node& in(Tensor tensor) { return inputs_.push_back(std::make_unique<Tensor>(std::move(tensor))), *this; }
+  // An input that is constant in every way to run the node.
+  Node& constant(Tensor tensor) { return fixed_.insert(inputs_.size()), in(std::move(tensor)); }
   Node& absent() { return inputs_.push_back(nullptr), *this; }
   Node& attr(std::string name, int64_t value);
   Node& attr(std::string name, int value) { return attr(std::move(name), int64_t{value}); }
@@ -135,6 +138,7 @@ class Node {
   uint32_t version_;
   uint64_t precision_ = BELAY_PRECISION_FLOAT32;
   std::vector<std::unique_ptr<Tensor>> inputs_;
+  std::set<size_t> fixed_;
   std::vector<std::function<void(graph::Builder&, uint32_t)>> attributes_;
   std::vector<uint32_t> outputs_;
 };
