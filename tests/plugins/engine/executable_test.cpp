@@ -143,6 +143,39 @@ TEST_F(EngineTest, AResultOverAnInputIsWrittenWhenTheInputIsRead) {
   EXPECT_EQ(runner.output(1).values<float>(), (Floats{0, 0}));
 }
 
+// As a cache that grows in place: nothing is copied where the kernel alone reads the input and says that it may.
+TEST_F(EngineTest, AResultMayTakeThePlaceOfTheInputItsKernelAloneReads) {
+  for (const bool alone : {true, false}) {
+    GraphMaker g;
+    toy->in_place = true;
+    const uint32_t x = g.input("x", {D::dim("n")});
+    g.output(g.node("Relu", 14, {x}));
+    if (!alone) g.output(g.node("Neg", 13, {x}));
+    ASSERT_TRUE(load(g).ok());
+    Runner runner(host, executable);
+    Tensor both = Tensor::of<float>({2}, {1, -2}), other = Tensor::of<float>({2}, {-3, 4});
+    ASSERT_TRUE(runner.set(0, both).ok());
+    ASSERT_TRUE(runner.set_output(0, both).ok());
+    ASSERT_TRUE(runner.run().ok());
+    EXPECT_EQ(both.values<float>(), (Floats{1, 0}));
+    EXPECT_EQ(stats().output_bytes_copied, alone ? 0u : 8u);
+    if (!alone) {
+      EXPECT_EQ(runner.output(1).values<float>(), (Floats{-1, 2}));
+    }
+    // The input moves away, and back again.
+    ASSERT_TRUE(runner.set(0, other).ok());
+    ASSERT_TRUE(runner.run().ok());
+    EXPECT_EQ(both.values<float>(), (Floats{0, 4}));
+    EXPECT_EQ(other.values<float>(), (Floats{-3, 4}));
+    ASSERT_TRUE(runner.set(0, both).ok());
+    ASSERT_TRUE(runner.run().ok());
+    EXPECT_EQ(both.values<float>(), (Floats{0, 4}));
+    if (!alone) {
+      EXPECT_EQ(runner.output(1).values<float>(), (Floats{0, -4}));
+    }
+  }
+}
+
 TEST_F(EngineTest, UnalignedAndStridedInputsAreCopiedAndCounted) {
   GraphMaker g;
   const uint32_t x = g.input("x", {D::dim(2), D::dim(2)});

@@ -33,6 +33,7 @@ class ProgramMaker {
     BELAY_TRY(prepare_kernels());
     if (!stage_.unfit.empty()) return {};
     find_homes();
+    find_shared();
     order();
     BELAY_TRY(place());
     return build();
@@ -93,6 +94,24 @@ class ProgramMaker {
       made.binding = value_binding(group);
       own_.insert(group);
     }
+  }
+
+  // What a caller may give one memory for: as in the arena, but for what comes from outside and goes there.
+  void find_shared() {
+    std::map<ir::ValueId, uint32_t> reads;  // by group
+    for (const Claim* claim : claims_)
+      for (const uint32_t value : claim->inputs)
+        if (value != BELAY_NONE) ++reads[root(image_.values[value])];
+    for (const Claim* claim : claims_)
+      for (const belay_in_place& pair : claim->in_place) {
+        const uint32_t in = claim->inputs[pair.input], out = claim->outputs[pair.output];
+        if (in == BELAY_NONE || out == BELAY_NONE || image_.constants[in]) continue;
+        const ir::ValueId from = image_.values[in], to = root(image_.values[out]);
+        if (!before_.contains(from) || needed_.contains(from) || reads[root(from)] != 1) continue;
+        for (const Made& made : stage_.made)
+          if (made.members[0] == to)
+            for (const ir::ValueId member : made.members) stage_.shared.emplace_back(from, member);
+      }
   }
 
   // Spreads the kernels over lanes, where that is wanted, and puts them into the order of their beginnings.

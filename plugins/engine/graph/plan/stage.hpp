@@ -61,6 +61,9 @@ struct Stage {
   std::vector<Binding> bindings;
   std::vector<Made> made;
   std::vector<std::pair<ir::ValueId, ir::ValueId>> views;  // (value, an older value with the same bytes)
+  // (a value from before, one that is made): may be one memory, for who makes the second alone reads the first, and
+  // said so.
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> shared;
   std::vector<HostStep> steps;
   std::vector<const ir::Node*> rest;
   std::set<ir::ValueId> available;  // values that exist when the program has run, but for constants

@@ -89,8 +89,7 @@ Status Context::rebind() {
     Output& output = outputs_[i];
     if (!output.user_data) continue;
     // Written while an input is still read, it would spoil it: then the result is copied at the end.
-    const bool direct = ir::is_aligned(output.user_data, output.user.dtype) &&
-                        !overlaps_input(output.user_data, output.user.bytes);
+    const bool direct = ir::is_aligned(output.user_data, output.user.dtype) && !spoils_input(i);
     frame_.results.push_back(
         {executable_.outputs()[i].value, &output.user, direct ? output.user_data : nullptr});
   }

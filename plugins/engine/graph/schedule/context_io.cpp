@@ -233,8 +233,10 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
       ir::is_aligned(tensor->data, tensor->dtype) && (!tensor->bytes || tensor->bytes >= input.value.bytes) &&
       std::equal(input.value.dims.begin(), input.value.dims.end(), tensor->dims)) {
     if (input.value.host == tensor->data) return {};
+    // What is written where depends on which inputs lie in the memory of outputs.
+    const bool apart = !meets_output(input.value.host, input.value.bytes) && !meets_output(tensor->data, input.value.bytes);
     input.value.host = tensor->data;
-    if (simple_ && !memory_changed_ && !stage_->views.size() && !copies_) {
+    if (apart && simple_ && !memory_changed_ && !stage_->views.size() && !copies_) {
       for (const uint32_t binding : bindings_of_input_[index]) frame_.bindings()[binding].host = tensor->data;
       return {};
     }
@@ -296,13 +298,34 @@ Status Context::set_output(uint64_t index, const belay_tensor* tensor) {
   return {};
 }
 
-bool Context::overlaps_input(const void* data, uint64_t bytes) const {
-  const auto* begin = static_cast<const char*>(data);
-  for (const Input& input : inputs_) {
-    const auto* other = static_cast<const char*>(input.value.host);
-    if (other && begin < other + input.value.bytes && other < begin + bytes) return true;
+namespace {
+
+bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const auto *x = static_cast<const char*>(a), *y = static_cast<const char*>(b);
+  return x && y && x < y + b_bytes && y < x + a_bytes;
+}
+
+}  // namespace
+
+// The exception is one memory for an input and the output that takes its place, as for a cache that grows in place.
+bool Context::spoils_input(uint64_t output) const {
+  const Output& out = outputs_[output];
+  const ir::ValueId made = stage_->env.resolve(executable_.outputs()[output].value);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Value& value = inputs_[i].value;
+    if (!overlap(out.user_data, out.user.bytes, value.host, value.bytes)) continue;
+    const bool shared = simple_ && value.host == out.user_data && value.dtype == out.user.dtype && value.dims == out.user_dims &&
+                        std::find(stage_->shared.begin(), stage_->shared.end(),
+                                  std::pair{executable_.inputs()[i].value, made}) != stage_->shared.end();
+    if (!shared) return true;
   }
   return false;
+}
+
+bool Context::meets_output(const void* data, uint64_t bytes) const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [&](const Output& output) {
+    return output.user_data && overlap(data, bytes, output.user_data, output.user.bytes);
+  });
 }
 
 }  // namespace belay::schedule

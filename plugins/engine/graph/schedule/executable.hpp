@@ -136,7 +136,9 @@ class Context {
   Status copy_results();
   Status check_queueable() const;
   const belay_datum* describe_value(Output& to, const Value& value);
-  bool overlaps_input(const void* data, uint64_t bytes) const;
+  // Whether the memory of an output is that of an input too, and must not be.
+  bool spoils_input(uint64_t output) const;
+  bool meets_output(const void* data, uint64_t bytes) const;
 
   Executable& executable_;
   plan::Stream stream_;
