@@ -78,7 +78,14 @@ struct Scaling {
   uint32_t from, to, scale_type, zero_type;  // zero_type 0: none
   SmallRounding how;
   bool quantizes;
+  uint32_t precision = BELAY_DT_FLOAT32;  // to which quotients are rounded
 
+  float quotient(float x, float scale) const {
+    const float exact = x / scale;
+    return precision == BELAY_DT_FLOAT32   ? exact
+           : precision == BELAY_DT_FLOAT16 ? to_float(to_half(exact))
+                                           : to_float(to_bfloat16(exact));
+  }
   void operator()(const Run& run) const {
     const Scales all(run, scale_type, zero_type, scales);
     const int64_t count = layout.count(), steps = (count + kSmallStep - 1) / kSmallStep;
@@ -93,9 +100,9 @@ struct Scaling {
             if (!quantizes)
               x[i] = (x[i] - zero) * scale;
             else if (whole)
-              x[i] = std::nearbyint(x[i] / scale) + zero;
+              x[i] = std::nearbyint(quotient(x[i], scale)) + zero;
             else
-              x[i] = x[i] / scale + zero;
+              x[i] = quotient(x[i], scale) + zero;
           }
         });
         store_floats(to, x, run.out<void>(0), at, n, how);
@@ -139,7 +146,16 @@ Status prepare_quantize(OpContext& op) {
   if (!(type_bit(to) & kQuantized))
     return op.bad("output type " + std::string(dtype_name(to)) + " is not supported", Code::kUnimplemented);
   BELAY_TRY(op.output(0, to, op.dims(0)));
-  if (has_loop(layout, op.dtype(0), to, op.dtype(1))) {
+  // From 23 on the quotient has the scale's precision, or what the attribute says.
+  uint32_t precision = BELAY_DT_FLOAT32;
+  if (op.version() >= 23) {
+    precision = uint32_t(op.attr().int_or("precision", 0));
+    if (precision != 0 && !(type_bit(precision) & kWide))
+      return op.bad("attribute precision is " + std::to_string(op.attr().int_or("precision", 0)) +
+                    ", want float, float16 or bfloat16");
+    if (precision == 0) precision = type_bit(op.dtype(1)) & kWide ? op.dtype(1) : uint32_t(BELAY_DT_FLOAT32);
+  }
+  if (precision == BELAY_DT_FLOAT32 && has_loop(layout, op.dtype(0), to, op.dtype(1))) {
     op.kernel([layout, has_zero = op.has(2), is_signed = to == BELAY_DT_INT8](const Run& run) {
       each_line(run, layout, [&](int64_t at, int64_t n, int64_t channel) {
         const int32_t zero = !has_zero    ? 0
@@ -152,7 +168,7 @@ Status prepare_quantize(OpContext& op) {
     return {};
   }
   op.kernel(Scaling{layout, op.count(1), op.dtype(0), to, op.dtype(1), op.has(2) ? op.dtype(2) : 0,
-                    {op.attr().int_or("saturate", 1) != 0, PowerRounding::kUp}, true});
+                    {op.attr().int_or("saturate", 1) != 0, PowerRounding::kUp}, true, precision});
   return {};
 }
 

@@ -13,6 +13,7 @@ void add_unary(Registry&);
 void add_binary(Registry&);
 void add_movement(Registry&);
 void add_gather(Registry&);
+void add_gather_block_quantized(Registry&);
 void add_shaping(Registry&);
 void add_reduce(Registry&);
 void add_select(Registry&);
@@ -36,6 +37,7 @@ Registry::Registry() {
   add_binary(*this);
   add_movement(*this);
   add_gather(*this);
+  add_gather_block_quantized(*this);
   add_shaping(*this);
   add_reduce(*this);
   add_select(*this);

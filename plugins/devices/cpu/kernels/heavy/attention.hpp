@@ -30,9 +30,11 @@ struct AttentionForm {
   double scale = 1, softcap = 0;  // no cap where it is 0
   bool causal = false;            // queries see few keys at the beginning: a hint, the bias decides
 
+  bool wide = false;              // computed as double whatever the types are
+
   // All is computed as float, or as double where one operand is.
   bool in_double() const {
-    return q_type == BELAY_DT_FLOAT64 || k_type == BELAY_DT_FLOAT64 || v_type == BELAY_DT_FLOAT64;
+    return wide || q_type == BELAY_DT_FLOAT64 || k_type == BELAY_DT_FLOAT64 || v_type == BELAY_DT_FLOAT64;
   }
 };
 

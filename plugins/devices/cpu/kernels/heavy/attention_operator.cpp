@@ -247,6 +247,11 @@ Status prepare_attention(OpContext& op) {
     return op.bad("attribute qk_matmul_output_mode is " + std::to_string(mode) + ", want 0 to 3");
   kernel.stage = Scores(mode);
   form.causal = kernel.causal;
+  // What is asked for is the least: all but double is computed as float.
+  const int64_t softmax = op.attr().int_or("softmax_precision", 0);
+  if (softmax != 0 && (softmax < 0 || !(kFloats & type_bit(uint32_t(softmax)))))
+    return op.bad("attribute softmax_precision is " + std::to_string(softmax) + ", want a float type");
+  form.wide = softmax == BELAY_DT_FLOAT64;
   kernel.has_nonpad = op.has(kNonpad);
   if (kernel.has_nonpad && op.dims(kNonpad) != Dims{form.batch})
     return op.bad("nonpad_kv_seqlen has the shape " + text_of(op.dims(kNonpad)) + ", want [" +

@@ -2,6 +2,7 @@
 
 #include "../convert.hpp"
 #include "../rotary.hpp"
+#include "rms_norm.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -193,15 +194,12 @@ void HeadsKernel::make_row(const Run& run, const State& state, const HeadPart& p
     std::memcpy(y, x, size_t(n) * sizeof(float));
   if (biased) add_elements(dtype, run.in<char>(bias) + (part.bias + head * n) * bytes, n, y);
   if (normed) {
-    const Simd& loops = simd();
-    const float squares = loops.fold[size_t(Fold::kSumSquare)](y, n) / float(n);
-    loops.unary[size_t(Unary::kAffine)](y, y, n, 1.0f / std::sqrt(squares + norm_epsilon), 0);
     const float* factors = run.in<float>(part.norm);
     if (narrow_type) {
       widen(dtype, run.in<Half>(part.norm), buffer + n, n);
       factors = buffer + n;
     }
-    loops.binary[size_t(Binary::kMul)](y, 1, factors, 1, y, n);
+    normalise_by_root(y, y, n, norm_epsilon, factors);
   }
   if (part.rotated) {
     RotaryForm turn;

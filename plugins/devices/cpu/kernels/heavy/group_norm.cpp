@@ -1,82 +1,12 @@
-// RMSNormalization and GroupNormalization.
+// GroupNormalization.
 #include "../registry.hpp"
 #include "../simd/simd.hpp"
 #include "heavy.hpp"
-#include "matmul.hpp"
 
 #include <cmath>
 
 namespace belay::cpu {
 namespace {
-
-// Each row of n values over the root of the mean of their squares, times a scale that broadcasts to the input.
-struct RmsForm {
-  int64_t rows = 0, n = 0;
-  double epsilon = 1e-5;
-  Dims outer, outer_steps;  // of the rows, and of the scale over them
-  Dims places;              // of the scale's elements along a row; empty: side by side
-  int64_t scale_at(int64_t row) const { return matrix_at(outer, outer_steps, row); }
-};
-
-template <class In, class Scale>
-void rms_row(const RmsForm& form, const In* x, const Scale* scale, Scale* y) {
-  if constexpr (std::is_same_v<In, float> && std::is_same_v<Scale, float>) {
-    if (form.places.empty()) {
-      const Simd& loops = simd();
-      const float mean = loops.fold[size_t(Fold::kSumSquare)](x, form.n) / float(form.n);
-      loops.unary[size_t(Unary::kAffine)](x, y, form.n, 1.0f / std::sqrt(mean + float(form.epsilon)), 0);
-      loops.binary[size_t(Binary::kMul)](y, 1, scale, 1, y, form.n);
-      return;
-    }
-  }
-  double squares = 0;
-  for (int64_t i = 0; i < form.n; ++i) {
-    const double value = double(Compute<In>::load(x[i]));
-    squares += value * value;
-  }
-  const double inverse = 1 / std::sqrt(squares / double(form.n) + form.epsilon);
-  for (int64_t i = 0; i < form.n; ++i) {
-    const Scale by = scale[form.places.empty() ? i : form.places[size_t(i)]];
-    y[i] = Compute<Scale>::store(
-        compute_t<Scale>(double(Compute<In>::load(x[i])) * inverse * double(Compute<Scale>::load(by))));
-  }
-}
-
-Status prepare_rms_norm(OpContext& op) {
-  const Dims& x = op.dims(0);
-  BELAY_ASSIGN(const size_t axis, op.axis(op.attr().int_or("axis", -1), x.size()));
-  const Dims& scale = op.dims(1);
-  const Dims* const both[] = {&scale, &x};
-  if (scale.size() > x.size() || broadcast(both) != x)
-    return op.bad("scale has the shape " + text_of(scale) + ", which does not broadcast to the input's, " + text_of(x));
-  if (const int64_t stash = op.attr().int_or("stash_type", BELAY_DT_FLOAT32); !(kFloats & type_bit(uint32_t(stash))))
-    return op.bad("attribute stash_type is " + std::to_string(stash) + ", want a float type");
-  RmsForm form{product(x, 0, axis), product(x, axis, x.size()), double(op.attr().float_or("epsilon", 1e-5f)), {}, {}, {}};
-  const Dims steps = broadcast_strides(scale, x), dense = dense_strides(x);
-  form.outer.assign(x.begin(), x.begin() + int64_t(axis));
-  form.outer_steps.assign(steps.begin(), steps.begin() + int64_t(axis));
-  bool beside = true;
-  for (size_t d = axis; d < x.size(); ++d) beside = beside && (x[d] == 1 || steps[d] == dense[d]);
-  for (int64_t i = 0; !beside && i < form.n; ++i)
-    form.places.push_back(matrix_at(Dims(x.begin() + int64_t(axis), x.end()), Dims(steps.begin() + int64_t(axis), steps.end()), i));
-  BELAY_TRY(op.output(0, op.dtype(1), x));
-  op.cost_ns(double(op.count(0)) * 0.4);
-  dispatch<kFloats>(op.dtype(0), [&](auto in_tag) {
-    using In = typename decltype(in_tag)::type;
-    dispatch<kFloats>(op.dtype(1), [&](auto scale_tag) {
-      using Scale = typename decltype(scale_tag)::type;
-      op.kernel([form = std::move(form)](const Run& run) {
-        if (form.n == 0) return;
-        run.parallel(form.rows, grain_of(double(form.n) * 0.4 + 30), [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i)
-            rms_row<In, Scale>(form, run.in<In>(0) + i * form.n, run.in<Scale>(1) + form.scale_at(i),
-                               run.out<Scale>(0) + i * form.n);
-        });
-      });
-    });
-  });
-  return {};
-}
 
 // The channels of a group, with all their pixels, are normalised together.
 struct GroupForm {
@@ -156,12 +86,6 @@ Status prepare_group_norm(OpContext& op) {
 }  // namespace
 
 void add_group_norm(Registry& registry) {
-  registry.add(OpDef{.op = "RMSNormalization",
-                     .prepare = prepare_rms_norm,
-                     .types = {kFloats, kFloats},
-                     .min_inputs = 2,
-                     .max_inputs = 2,
-                     .in_place = InPlace::kFirst});
   registry.add(OpDef{.op = "GroupNormalization",
                      .prepare = prepare_group_norm,
                      .types = {kFloats, kFloats, kFloats},

@@ -23,6 +23,7 @@ void add_heavy(Registry& registry) {
   add_fused_products(registry);
   add_attention(registry);
   add_group_norm(registry);
+  add_rms_norm(registry);
   add_deform_conv(registry);
 }
 

@@ -29,6 +29,7 @@ void add_resize(Registry&);
 void add_fused_products(Registry&);
 void add_attention(Registry&);
 void add_group_norm(Registry&);
+void add_rms_norm(Registry&);
 void add_deform_conv(Registry&);
 
 }  // namespace belay::cpu

@@ -1,5 +1,6 @@
 // Normalisation over a run of elements: InstanceNormalization, LayerNormalization, MeanVarianceNormalization
 // and LpNormalization.
+#include "../convert.hpp"
 #include "../registry.hpp"
 #include "../simd/simd.hpp"
 #include "heavy.hpp"
@@ -108,6 +109,9 @@ struct LayerNormKernel {
   void operator()(const Run& run) const {
     const In *scale = run.in<In>(1), *bias = has_bias ? run.in<In>(2) : nullptr;
     if (n == 0) return;
+    if constexpr (sizeof(In) == 2) {
+      if (scale_at.empty() && bias_at.empty()) return run_widened(run, scale, bias);
+    }
     run.parallel(rows, grain_of(double(n) * 0.6 + 30), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const In* x = run.in<In>(0) + i * n;
@@ -131,6 +135,26 @@ struct LayerNormKernel {
             y[j] = Compute<In>::store(compute_t<In>(value));
           }
         }
+        stash_at(stash, run.out<void>(1), i, m.mean);
+        stash_at(stash, run.out<void>(2), i, m.inverse);
+      }
+    });
+  }
+  // Rows of 16-bit floats are computed as floats.
+  void run_widened(const Run& run, const In* scale, const In* bias) const {
+    constexpr uint32_t kType = std::is_same_v<In, Half> ? BELAY_DT_FLOAT16 : BELAY_DT_BFLOAT16;
+    float* const columns = run.scratch<float>(size_t(n) * 2);
+    widen(kType, scale, columns, n);
+    if (bias) widen(kType, bias, columns + n, n);
+    float* const rows_of_parts = run.scratch<float>(size_t(n * run.max_parts()));
+    run.parallel(rows, grain_of(double(n) * 0.8 + 30), [&](int64_t begin, int64_t end, int64_t part) {
+      float* const row = rows_of_parts + n * part;
+      for (int64_t i = begin; i < end; ++i) {
+        widen(kType, run.in<In>(0) + i * n, row, n);
+        const Moments m = normalize<float>(row, row, n, epsilon, 1, 0);
+        simd().binary[size_t(Binary::kMul)](row, 1, columns, 1, row, n);
+        if (bias) simd().binary[size_t(Binary::kAdd)](row, 1, columns + n, 1, row, n);
+        narrow(kType, row, run.out<In>(0) + i * n, n);
         stash_at(stash, run.out<void>(1), i, m.mean);
         stash_at(stash, run.out<void>(2), i, m.inverse);
       }

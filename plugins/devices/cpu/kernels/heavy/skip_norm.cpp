@@ -1,9 +1,9 @@
-// Normalisation of the rows of a sum, as transformers have it behind every layer: SkipLayerNormalization,
-// SkipSimplifiedLayerNormalization and, without a sum, SimplifiedLayerNormalization. The simplified ones divide by
-// the root of the mean square and take no mean away.
+// Normalisation of the rows of a sum, as transformers have it behind every layer: SkipLayerNormalization, and
+// SkipSimplifiedLayerNormalization, which divides by the root of the mean square and takes no mean away.
 #include "../convert.hpp"
 #include "../registry.hpp"
 #include "heavy.hpp"
+#include "rms_norm.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -16,8 +16,7 @@ struct Places {
   int skip, scale, shift, bias;
   int mean, inverse, sum;  // outputs
 };
-constexpr Places kSkip{1, 2, 3, 4, 1, 2, 3}, kSkipSimplified{1, 2, -1, 3, 1, 2, 3},
-    kSimplified{-1, 1, -1, -1, -1, 1, -1};
+constexpr Places kSkip{1, 2, 3, 4, 1, 2, 3}, kSkipSimplified{1, 2, -1, 3, 1, 2, 3};
 
 struct SkipNorm {
   Places at{};
@@ -67,7 +66,7 @@ struct SkipNorm {
           simd().binary[size_t(Binary::kAdd)](x, 1, other, 1, sum, n);
           x = sum;
         };
-        if (at.skip >= 0) add(row(run, at.skip, i % skip_rows, narrow_type ? buffer + n : nullptr));
+        add(row(run, at.skip, i % skip_rows, narrow_type ? buffer + n : nullptr));
         if (bias) add(bias);
         store(run, at.sum, i, x);
         normalise(run, i, x, sum, scale, shift);
@@ -77,20 +76,15 @@ struct SkipNorm {
   }
 
   void normalise(const Run& run, int64_t i, const float* x, float* y, const float* scale, const float* shift) const {
+    if (simplified) return statistic(run, at.inverse, i, normalise_by_root(x, y, n, epsilon, scale));
     const Simd& loops = simd();
-    float rest = 0, variance = 0;
-    if (simplified) {
-      variance = loops.fold[size_t(Fold::kSumSquare)](x, n) / float(n);
-    } else {
-      const float mean = loops.fold[size_t(Fold::kSum)](x, n) / float(n);
-      loops.unary[size_t(Unary::kAffine)](x, y, n, 1.0f, -mean);
-      rest = loops.fold[size_t(Fold::kSum)](y, n) / float(n);  // what rounding left of the mean
-      variance = std::max(0.0f, loops.fold[size_t(Fold::kSumSquare)](y, n) / float(n) - rest * rest);
-      statistic(run, at.mean, i, mean + rest);
-      x = y;
-    }
+    const float mean = loops.fold[size_t(Fold::kSum)](x, n) / float(n);
+    loops.unary[size_t(Unary::kAffine)](x, y, n, 1.0f, -mean);
+    const float rest = loops.fold[size_t(Fold::kSum)](y, n) / float(n);  // what rounding left of the mean
+    const float variance = std::max(0.0f, loops.fold[size_t(Fold::kSumSquare)](y, n) / float(n) - rest * rest);
+    statistic(run, at.mean, i, mean + rest);
     const float inverse = 1.0f / std::sqrt(variance + epsilon);
-    loops.unary[size_t(Unary::kAffine)](x, y, n, inverse, -rest * inverse);
+    loops.unary[size_t(Unary::kAffine)](y, y, n, inverse, -rest * inverse);
     loops.binary[size_t(Binary::kMul)](y, 1, scale, 1, y, n);
     if (shift) loops.binary[size_t(Binary::kAdd)](y, 1, shift, 1, y, n);
     statistic(run, at.inverse, i, inverse);
@@ -110,30 +104,26 @@ Status prepare(OpContext& context, const Places& at, bool simplified) {
     if (context.has(i) && context.dtype(i) != kernel.dtype)
       return context.bad("input " + std::to_string(i) + " is of type " + std::string(dtype_name(context.dtype(i))) +
                          ", input 0 of " + std::string(dtype_name(kernel.dtype)) + ", want one type");
-  BELAY_ASSIGN(const size_t first, context.axis(context.attr().int_or("axis", -1), x.size()));
-  const Dims columns(x.begin() + int64_t(first), x.end());
-  kernel.n = product(columns);
-  kernel.rows = product(x, 0, first);
+  const Dims columns{x.back()};
+  kernel.n = x.back();
+  kernel.rows = product(x, 0, x.size() - 1);
   for (const int i : {at.scale, at.shift, at.bias})
     if (i >= 0 && context.has(size_t(i)) && context.dims(size_t(i)) != columns)
       return context.bad("input " + std::to_string(i) + " has the shape " + text_of(context.dims(size_t(i))) + ", want " +
                          text_of(columns));
-  if (at.skip >= 0) {
-    // Leading dims that are missing, or 1, are taken over and over.
-    Dims skip = context.dims(size_t(at.skip));
-    while (skip.size() > 1 && skip[0] == 1) skip.erase(skip.begin());
-    if (skip.size() > x.size() || skip.empty() || !std::equal(skip.begin(), skip.end(), x.end() - int64_t(skip.size())))
-      return context.bad("the skip has the shape " + text_of(context.dims(size_t(at.skip))) + ", want the input's, " +
-                         text_of(x) + ", or the last of its dims");
-    kernel.skip_rows = kernel.n == 0 ? 0 : product(skip) / kernel.n;
-  }
-  kernel.epsilon = context.attr().float_or("epsilon", at.skip < 0 ? 1e-5f : 1e-12f);
+  // Leading dims that are missing, or 1, are taken over and over.
+  Dims skip = context.dims(size_t(at.skip));
+  while (skip.size() > 1 && skip[0] == 1) skip.erase(skip.begin());
+  if (skip.size() > x.size() || skip.empty() || !std::equal(skip.begin(), skip.end(), x.end() - int64_t(skip.size())))
+    return context.bad("the skip has the shape " + text_of(context.dims(size_t(at.skip))) + ", want the input's, " +
+                       text_of(x) + ", or the last of its dims");
+  kernel.skip_rows = kernel.n == 0 ? 0 : product(skip) / kernel.n;
+  kernel.epsilon = context.attr().float_or("epsilon", 1e-12f);
   Dims stats = x;
-  std::fill(stats.begin() + int64_t(first), stats.end(), 1);
+  stats.back() = 1;
   BELAY_TRY(context.output(0, kernel.dtype, x));
-  for (const int o : {at.mean, at.inverse})
-    if (o >= 0) BELAY_TRY(context.output(size_t(o), BELAY_DT_FLOAT32, stats));
-  if (at.sum >= 0) BELAY_TRY(context.output(size_t(at.sum), kernel.dtype, x));
+  for (const int o : {at.mean, at.inverse}) BELAY_TRY(context.output(size_t(o), BELAY_DT_FLOAT32, stats));
+  BELAY_TRY(context.output(size_t(at.sum), kernel.dtype, x));
   context.cost_ns(double(context.count(0)) * 0.6);
   context.kernel(std::move(kernel), simd().name);
   return {};
@@ -141,27 +131,24 @@ Status prepare(OpContext& context, const Places& at, bool simplified) {
 
 Status prepare_skip(OpContext& context) { return prepare(context, kSkip, false); }
 Status prepare_skip_simplified(OpContext& context) { return prepare(context, kSkipSimplified, true); }
-Status prepare_simplified(OpContext& context) { return prepare(context, kSimplified, true); }
 
 }  // namespace
 
 void add_skip_norm(Registry& registry) {
   constexpr TypeMask kTypes = kF32 | kF16 | kBf16;
-  const auto add = [&](std::string_view op, PrepareFn prepare_fn, uint8_t least, uint8_t most, uint8_t outputs,
-                       std::string_view domain) {
+  const auto add = [&](std::string_view op, PrepareFn prepare_fn, uint8_t most) {
     registry.add(OpDef{.op = op,
                        .prepare = prepare_fn,
                        .types = {kTypes},
-                       .min_inputs = least,
+                       .min_inputs = 3,
                        .max_inputs = most,
-                       .max_outputs = outputs,
+                       .max_outputs = 4,
                        .in_place = InPlace::kFirst,
-                       .domain = domain,
+                       .domain = "com.microsoft",
                        .ns_per_byte = 0.15});
   };
-  add("SkipLayerNormalization", prepare_skip, 3, 5, 4, "com.microsoft");
-  add("SkipSimplifiedLayerNormalization", prepare_skip_simplified, 3, 4, 4, "com.microsoft");
-  add("SimplifiedLayerNormalization", prepare_simplified, 2, 2, 2, "");
+  add("SkipLayerNormalization", prepare_skip, 5);
+  add("SkipSimplifiedLayerNormalization", prepare_skip_simplified, 4);
 }
 
 }  // namespace belay::cpu
