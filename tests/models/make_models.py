@@ -18,6 +18,7 @@ import numpy as np
 
 import cases_contrib
 import cases_contrib_attention
+import cases_contrib_layers
 import cases_control
 import cases_gradient
 import cases_networks
@@ -31,7 +32,8 @@ import cases_values
 from onnx_build import write_file
 
 MODULES = [cases_networks, cases_gradient, cases_quantized, cases_control, cases_values, cases_storage, cases_text,
-           cases_transformer, cases_small_types, cases_opsets, cases_contrib, cases_contrib_attention]
+           cases_transformer, cases_small_types, cases_opsets, cases_contrib, cases_contrib_attention,
+           cases_contrib_layers]
 
 
 def main():

@@ -77,9 +77,22 @@ CONV = "auto_pad:s,dilations:I,group:i,kernel_shape:I,pads:I,strides:I"
 QKV = "do_rotary:i,mask_filter_value:f,num_heads:i!,past_present_share_buffer:i"
 TRANSPOSED = "alpha:f,transA:i,transB:i"
 SKIP = "(rrroo,rooo)epsilon:f"
+GROUP = "activation:i!,channels_last:i,epsilon:f,groups:i!"
 MICROSOFT = {
     "Attention": f"(rrooooo,ro){QKV},qkv_hidden_sizes:I,rotary_embedding_dim:i,scale:f,unidirectional:i",
-    "BiasAdd": "(rrr,r)", "BiasGelu": "(rr,r)", "BiasSplitGelu": "(rr,r)", "CDist": "(rr,r)metric:s",
+    "BiasAdd": "(rrr,r)", "BiasDropout": "(rrooo,ro)seed:i", "BiasSoftmax": "(rr,r)axis:i,is_inner_broadcast:i!",
+    "CausalConvWithState": "(rroo,ro)activation:s,channels_last:i,dilation:i,ndim:i,state_window:i",
+    "DecoderMaskedMultiHeadAttention": "(roooooooooo,rooo)mask_filter_value:f,num_heads:i!,output_qk:i,past_present_share_buffer:i,"
+                                       "scale:f",
+    "FusedMatMulActivation": f"(rr,r)activation:s!,activation_alpha:f,activation_axis:i,activation_beta:f,activation_gamma:f,{TRANSPOSED},"
+                             "transBatchA:i,transBatchB:i",
+    "GatedRelativePositionBias": "(rrrrrro,r)num_heads:i!",
+    "GatherBlockQuantized": "(rrro,r)bits:i,block_size:i,gather_axis:i,quantize_axis:i",
+    "GroupNorm": f"(rrr,r){GROUP}", "SkipGroupNorm": f"(rrrro,ro){GROUP}",
+    "NhwcConv": f"(rro,r){CONV}", "NhwcFusedConv": f"(rroo,r)activation:s,activation_params:F,{CONV}",
+    "NhwcMaxPool": "(r,r)auto_pad:s,ceil_mode:i,dilations:I,kernel_shape:I!,pads:I,strides:I",
+    "QEmbedLayerNormalization": "(rorrorrorrorrrrorr,rr)epsilon:f",
+    "RelativePositionBias": "(rrr,r)is_bidirectional:i,max_distance:i!", "BiasGelu": "(rr,r)", "BiasSplitGelu": "(rr,r)", "CDist": "(rr,r)metric:s",
     "DequantizeLinear": "(rro,r)axis:i", "DynamicQuantizeMatMul": "(rrroo,r)",
     "DynamicQuantizeLSTM": "(rrrooooorrrr,ooo)activation_alpha:F,activation_beta:F,activations:S,clip:f,direction:s,"
                            "hidden_size:i,input_forget:i",

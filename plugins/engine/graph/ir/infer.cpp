@@ -3,25 +3,28 @@
 #include "ir/evaluate.hpp"
 #include "ir/infer_context.hpp"
 
+#include <map>
 #include <unordered_map>
 
 namespace belay::ir {
 namespace {
 
-using Rules = std::unordered_map<std::string_view, Rule>;
+// Operators of com.microsoft whose types are those of the operator of ONNX with that name.
+constexpr std::string_view kAsInOnnx[] = {"DequantizeLinear", "GatherND",        "Gelu",           "GridSample", "QLinearConv",
+                                          "QuantizeLinear",   "RotaryEmbedding", "Trilu"};
+
 // Null: there is none.
 Rule find_rule(const Node& node) {
-  static const Rules all = [] {
-    Rules out;
-    for (const auto family :
-         {elementwise_rules(), movement_rules(), selection_rules(), nn_rules(), misc_rules()})
-      for (const RuleEntry& entry : family) out.insert(entry);
+  using Key = std::pair<std::string_view, std::string_view>;  // domain, operator
+  static const std::map<Key, Rule> all = [] {
+    std::map<Key, Rule> out;
+    for (const auto family : {elementwise_rules(), movement_rules(), selection_rules(), nn_rules(), misc_rules(), contrib_rules()})
+      for (const RuleEntry& entry : family) out.emplace(Key{entry.domain, entry.op}, entry.rule);
+    for (const std::string_view op : kAsInOnnx)
+      if (const auto at = out.find({"", op}); at != out.end()) out.emplace(Key{kMicrosoft, op}, at->second);
     return out;
   }();
-  static const Rules contrib(contrib_rules().begin(), contrib_rules().end());
-  if (node.domain == "com.microsoft" || node.domain == "belay")
-    if (const auto at = contrib.find(node.op); at != contrib.end()) return at->second;
-  const auto at = all.find(node.op);
+  const auto at = all.find({node.domain, node.op});
   return at == all.end() ? nullptr : at->second;
 }
 
@@ -168,10 +171,6 @@ Status check_element_types(Infer& at) {
 Status infer(Env& env, const Node& node) {
   for (const ValueId value : node.outputs)
     if (value != BELAY_NONE) env.types[value] = {};
-  const bool known_domain =
-      node.domain.empty() || node.domain == "com.microsoft" || node.domain == "belay" ||
-      node.domain.starts_with("ai.onnx.preview");
-  if (!known_domain) return {};
   const Rule rule = find_rule(node);
   if (!rule) return {};
   Infer at(env, node);

@@ -134,15 +134,20 @@ class Infer {
 Status set_product(Infer& at, Dims a, Dims b, uint32_t dtype);
 
 using Rule = Status (*)(Infer&);
-using RuleEntry = std::pair<std::string_view, Rule>;
+inline constexpr std::string_view kMicrosoft = "com.microsoft", kOwnDomain = "belay", kTraining = "ai.onnx.preview.training";
+struct RuleEntry {
+  std::string_view op;
+  Rule rule;
+  std::string_view domain = {};  // of ONNX
+};
 
-// The rules of each family, by operator.
+// The rules of each family, by operator and domain.
 std::span<const RuleEntry> elementwise_rules();
 std::span<const RuleEntry> movement_rules();
 std::span<const RuleEntry> selection_rules();
 std::span<const RuleEntry> nn_rules();
 std::span<const RuleEntry> misc_rules();
-// Those that hold only for com.microsoft and belay, and there before the others.
+// Those of operators that ONNX has under the same name, but otherwise, or not at all.
 std::span<const RuleEntry> contrib_rules();
 
 }  // namespace belay::ir

@@ -11,9 +11,6 @@ int64_t dim_of(const Infer& at, size_t input, int64_t d) {
 }
 int64_t divided(int64_t dim, int64_t by) { return dim < 0 || by <= 0 ? kUnknown : dim / by; }
 
-// Becomes another operator before its types matter.
-Status later(Infer&) { return {}; }
-
 Status fused_matmul(Infer& at) {
   if (!at.ranked(0) || !at.ranked(1)) {
     at.set_unranked(0, at.dtype(0));
@@ -115,18 +112,31 @@ Status group_query_attention(Infer& at) {
   return {};
 }
 
+// GatherBlockQuantized: rows of numbers of few bits, unpacked.
+Status gather_block_quantized(Infer& at) {
+  if (!at.ranked(0) || !at.ranked(1)) {
+    at.set_unranked(0, at.dtype(2));
+    return {};
+  }
+  BELAY_TRY(at.want_rank(0, 1));
+  Dims out = at.dims(0);
+  if (at.dtype(0) == BELAY_DT_UINT8) out.back() = dim_mul(out.back(), 8 / std::max<int64_t>(1, at.node().int_or("bits", 4)));
+  BELAY_ASSIGN(const int64_t axis, at.axis(at.node().int_or("gather_axis", 0), at.rank(0)));
+  out.erase(out.begin() + axis);
+  out.insert(out.begin() + axis, at.dims(1).begin(), at.dims(1).end());
+  at.set(0, at.dtype(2), std::move(out));
+  return {};
+}
+
 constexpr RuleEntry kContribRules[] = {
-    {"Attention", later},
-    {"FusedMatMul", fused_matmul},
-    {"GroupQueryAttention", group_query_attention},
-    {"MatMulNBits", matmul_nbits},
-    {"MultiHeadAttention", multi_head_attention},
-    {"Pad", later},
-    {"QkvAttention", qkv_attention},
-    {"Range", later},
-    {"SkipLayerNormalization", skip_norm},
-    {"SkipSimplifiedLayerNormalization", skip_norm},
-    {"Unique", later},
+    {"GatherBlockQuantized", gather_block_quantized, kMicrosoft},
+    {"FusedMatMul", fused_matmul, kMicrosoft},
+    {"GroupQueryAttention", group_query_attention, kMicrosoft},
+    {"MatMulNBits", matmul_nbits, kMicrosoft},
+    {"MultiHeadAttention", multi_head_attention, kMicrosoft},
+    {"QkvAttention", qkv_attention, kOwnDomain},
+    {"SkipLayerNormalization", skip_norm, kMicrosoft},
+    {"SkipSimplifiedLayerNormalization", skip_norm, kMicrosoft},
 };
 
 }  // namespace

@@ -188,9 +188,9 @@ constexpr RuleEntry kMiscRules[] = {
     {"DFT", dft},
     {"STFT", stft},
     {"Col2Im", col2im},
-    {"Adam", optimiser},
-    {"Adagrad", optimiser},
-    {"Momentum", optimiser},
+    {"Adam", optimiser, kTraining},
+    {"Adagrad", optimiser, kTraining},
+    {"Momentum", optimiser, kTraining},
 };
 
 }  // namespace

@@ -345,6 +345,12 @@ Status rms_norm(Infer& at) {
   type.kind = BELAY_TYPE_TENSOR;
   type.dtype = at.dtype(1);
   at.set(0, type);
+  type.dtype = uint32_t(at.node().int_or("stash_type", BELAY_DT_FLOAT32));
+  if (type.ranked) {
+    BELAY_ASSIGN(const int64_t axis, at.axis(at.node().int_or("axis", -1), at.rank(0)));
+    for (size_t i = size_t(axis); i < type.dims.size(); ++i) type.dims[i] = 1;
+  }
+  at.set(1, type);
   return {};
 }
 
@@ -384,25 +390,25 @@ constexpr RuleEntry kNnRules[] = {
     {"ConvTranspose", conv_transpose},
     {"MaxPool", pool},
     {"AveragePool", pool},
-    {"QLinearAveragePool", pool},
+    {"QLinearAveragePool", pool, kMicrosoft},
     {"LpPool", pool},
     {"GlobalAveragePool", global_pool},
-    {"QLinearGlobalAveragePool", global_pool},
+    {"QLinearGlobalAveragePool", global_pool, kMicrosoft},
     {"GlobalMaxPool", global_pool},
     {"GlobalLpPool", global_pool},
     {"MaxUnpool", max_unpool},
     {"BatchNormalization", batch_norm},
     {"LayerNormalization", layer_norm},
     {"Attention", attention},
-    {"SimplifiedLayerNormalization", layer_norm},
+    {"SimplifiedLayerNormalization", rms_norm},
     {"RNN", recurrent},
     {"GRU", recurrent},
     {"LSTM", recurrent},
     {"MatMul", matmul},
     {"MatMulInteger", matmul_integer},
     {"QLinearMatMul", qlinear_matmul},
-    {"MatMulIntegerToFloat", matmul_to_float},
-    {"QGemm", qgemm},
+    {"MatMulIntegerToFloat", matmul_to_float, kMicrosoft},
+    {"QGemm", qgemm, kMicrosoft},
     {"Gemm", gemm},
     {"RoiAlign", roi_align},
     {"MaxRoiPool", roi_align},

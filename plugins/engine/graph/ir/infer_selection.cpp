@@ -330,7 +330,7 @@ constexpr RuleEntry kSelectionRules[] = {
     {"StringNormalizer", string_normalizer},
     {"StringConcat", string_concat},
     {"StringSplit", string_split},
-    {"StringIndex", string_index},
+    {"StringIndex", string_index, kOwnDomain},
     {"RegexFullMatch", full_match},
     {"HannWindow", window},
     {"HammingWindow", window},
