@@ -53,7 +53,11 @@ void run_depthwise(const Run& run, const ConvShape& shape, uint32_t lanes, const
           part.y = args.y + at;
           part.residual = args.residual ? args.residual + at : nullptr;
           micro().depthwise(part);
-          if (act) args.post.apply(part.y, part.rows * part.columns, output);
+          const int64_t n = part.rows * part.columns;
+          if (act) args.post.apply(part.y, n, output);
+          if (args.divisors)
+            simd().binary[size_t(Binary::kDiv)](part.y, 1, args.divisors + (d * w.out[1] + h) * w.out[2] * args.divisor_step,
+                                                args.divisor_step, part.y, n);
         }
       }
     }

@@ -12,6 +12,8 @@ struct DepthwiseArgs {
   const float* residual = nullptr;  // as y, or null
   float* y = nullptr;
   Post post;
+  const float* divisors = nullptr;  // by output pixel, or null: the results are divided by them
+  int64_t divisor_step = 0;         // 0: one for all pixels
 };
 
 // Floats of workspace for each lane: a band of a channel of the input with its padding.

@@ -1,12 +1,17 @@
 // Pools over windows: MaxPool, AveragePool, LpPool.
 #include "../registry.hpp"
+#include "depthwise.hpp"
 #include "heavy.hpp"
 #include "lanes.hpp"
 #include "micro.hpp"
 #include "window.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
+#include <vector>
 
 namespace belay::cpu {
 namespace {
@@ -235,6 +240,44 @@ struct AveragePoolKernel {
   }
 };
 
+// Of float32: a convolution of each plane with ones, divided by how many elements each window meets.
+struct FloatAveragePoolKernel {
+  ConvShape shape;
+  std::vector<float> ones, counts;  // counts: of each output place, or one for all
+  uint32_t lanes = 1;
+
+  void operator()(const Run& run) const {
+    const int64_t pixels = shape.window.pixels_out();
+    DepthwiseArgs args;
+    args.x = run.in<float>(0);
+    args.weights = ones.data();
+    args.y = run.out<float>(0);
+    args.divisors = counts.data();
+    args.divisor_step = int64_t(counts.size()) == pixels ? 1 : 0;
+    run_depthwise(run, shape, lanes, args, run.workspace<float>());
+  }
+};
+
+// Of a plane as one channel of a convolution, where that is worth it: windows that meet a few elements, rows that fill
+// vectors, and a padded plane of a size like that of the input's.
+std::optional<FloatAveragePoolKernel> average_by_taps(const AveragePoolKernel<float>& by_rows) {
+  const Window& w = by_rows.window;
+  FloatAveragePoolKernel kernel;
+  kernel.shape.window = w;
+  kernel.shape.batch = by_rows.planes;
+  kernel.shape.inputs = kernel.shape.outputs = 1;
+  if (w.volume() > 49 || w.out[2] < 4 || w.pixels_in() == 0 ||
+      depthwise_scratch(kernel.shape) > 4 * w.pixels_in() + 16384)
+    return std::nullopt;
+  for (int64_t d = 0; d < w.out[0]; ++d)
+    for (int64_t h = 0; h < w.out[1]; ++h)
+      for (int64_t i = 0; i < w.out[2]; ++i)
+        kernel.counts.push_back(float(std::max<int64_t>(1, by_rows.counted(0, d) * by_rows.counted(1, h) * by_rows.counted(2, i))));
+  if (std::ranges::adjacent_find(kernel.counts, std::ranges::not_equal_to()) == kernel.counts.end()) kernel.counts.resize(1);
+  kernel.ones.assign(size_t(w.volume()), 1.0f);
+  return kernel;
+}
+
 template <class In>
 struct LpPoolKernel {
   using T = compute_t<In>;
@@ -321,6 +364,16 @@ Status prepare_average_pool(OpContext& context) {
   BELAY_TRY(read_pool(context, window, planes, out));
   const bool count_pads = context.attr().int_or("count_include_pad", 0) != 0;
   BELAY_TRY(context.output(0, context.dtype(0), out));
+  if (context.dtype(0) == BELAY_DT_FLOAT32) {
+    if (auto kernel = average_by_taps({window, planes, count_pads})) {
+      const double ns = double(planes) * double(window.pixels_out()) * double(window.volume()) / 16;
+      kernel->lanes = worthwhile_threads(context.threads(), ns);
+      context.workspace(uint64_t(depthwise_scratch(kernel->shape)) * kernel->lanes * sizeof(float));
+      context.cost_ns(ns);
+      context.kernel(std::move(*kernel), std::string("taps:") + micro().name);
+      return {};
+    }
+  }
   dispatch<kFloats>(context.dtype(0), [&](auto tag) {
     context.kernel(AveragePoolKernel<typename decltype(tag)::type>{window, planes, count_pads});
   });
