@@ -278,6 +278,8 @@ def pool(w):
     w.need(all(p < k for p, k in zip(pads, kernel + kernel)) and all(
         n + pads[i] + pads[rank + i] >= (k - 1) * d + 1 for i, (n, k, d) in enumerate(zip(x.shape[2:], kernel, dilations))))
     include = int(w.chance(0.4))
+    if w.chance(0.2):  # a Pad before it
+        x = pad(w, x, [0, 0] + [w.between(0, 2) for _ in kernel] + [0, 0] + [w.between(0, 2) for _ in kernel], "constant", 0.0)
     data = ops.pool(op, x.data, kernel, strides, pads, dilations, include)
     attributes = given(w, strides=strides, pads=pads, **({"dilations": dilations} if op == "MaxPool" else {}))
     if op == "AveragePool" and include:

@@ -129,6 +129,49 @@ TEST(VersionLiftTest, OldBroadcastFromAnAxisGetsTrailingDims) {
   EXPECT_EQ(env->type(model.graphs[0].outputs[0]).dims, (Ints{2, 3, 4}));
 }
 
+struct PaddedGraph : GraphMaker {
+  uint32_t x = input("x", {dim(1), dim(1), dim(4), dim(4)});
+  uint32_t padded(Ints pads, float value) {
+    return node("Pad", 13, {x, constant<int64_t>(pads, {8}), constant<float>({value}, {})});
+  }
+  uint32_t conv(uint32_t of) { return node("Conv", 11, {of, constant<float>({1, 2}, {2, 1, 1, 1})}); }
+};
+
+TEST(PadFoldingTest, ConvolutionsAndAveragesPadByThemselves) {
+  PaddedGraph g;
+  const uint32_t y = g.padded({0, 0, 1, 0, 0, 0, 2, 3}, 0);
+  g.output(g.conv(y));
+  g.b.set_ints(g.last, "pads", Ints{1, 1, 1, 1});
+  g.output(g.node("AveragePool", 11, {y}));
+  g.b.set_ints(g.last, "kernel_shape", Ints{2, 2});
+  ir::Model model = import(g.freeze());
+  EXPECT_EQ(*passes::fold_padding(model, {}), 2u);
+  const ir::Node &conv = node_of(model, 1), &pool = node_of(model, 2);
+  EXPECT_EQ(*conv.ints("pads"), (Ints{2, 1, 3, 4}));
+  EXPECT_EQ(*pool.ints("pads"), (Ints{1, 0, 2, 3}));
+  EXPECT_EQ(pool.int_or("count_include_pad", 0), 1);
+  EXPECT_EQ(conv.inputs[0], model.graphs[0].inputs[0]);
+}
+
+TEST(PadFoldingTest, NotWhereThePaddingIsOfOtherNumbersOrCutsOrAddsImages) {
+  for (const auto& [pads, value] : {std::pair{Ints{0, 0, 1, 1, 0, 0, 1, 1}, 2.0f}, std::pair{Ints{0, 0, 1, -1, 0, 0, 1, 1}, 0.0f},
+                                    std::pair{Ints{1, 0, 1, 1, 0, 0, 1, 1}, 0.0f}}) {
+    PaddedGraph g;
+    g.output(g.conv(g.padded(pads, value)));
+    ir::Model model = import(g.freeze());
+    EXPECT_EQ(*passes::fold_padding(model, {}), 0u);
+  }
+}
+
+TEST(PadFoldingTest, NotWhereTheAverageDoesNotCountItsOwnPadding) {
+  PaddedGraph g;
+  g.output(g.node("AveragePool", 11, {g.padded({0, 0, 1, 1, 0, 0, 1, 1}, 0)}));
+  g.b.set_ints(g.last, "kernel_shape", Ints{2, 2});
+  g.b.set_ints(g.last, "pads", Ints{1, 1, 1, 1});
+  ir::Model model = import(g.freeze());
+  EXPECT_EQ(*passes::fold_padding(model, {}), 0u);
+}
+
 TEST(SimplifyTest, ConstantsFoldButDefaultsOfInputsDoNot) {
   GraphMaker g;
   const uint32_t c = g.constant<int64_t>({2, 3}, {2});

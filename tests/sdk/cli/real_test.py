@@ -168,7 +168,7 @@ def conformance(belay, folder):
 # How random graphs are run. What stays of the passes brings a model to the operators that the engine has.
 WAYS = {"as usual": [],
         "without passes and fusions": ["--set", "engine.disable_passes=" + json.dumps([
-            "constant-folding", "identity", "inline-if", "common-nodes", "layer-norm", "gelu", "quantized-products",
+            "constant-folding", "identity", "inline-if", "common-nodes", "pad-folding", "layer-norm", "gelu", "quantized-products",
             "quantized-elementwise", "dynamic-products", "dead-code", "dequantized-constants", "affine-folding"]),
             "--set", 'engine.disable_fusions=["*"]'],
         "without fusions": ["--set", 'engine.disable_fusions=["*"]'],

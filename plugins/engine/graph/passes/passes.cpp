@@ -24,7 +24,7 @@ constexpr Made kLayerNorm[] = {{"", "LayerNormalization", 17, "fff", 'f'}};
 constexpr Made kGelu[] = {{"com.microsoft", "Gelu", 1, "f", 'f'}};
 constexpr Made kDynamic[] = {kToFloat};
 
-constexpr std::string_view kSqrt[] = {"Sqrt"}, kErf[] = {"Erf"}, kGradient[] = {"Gradient"}, kDequantize[] = {"DequantizeLinear"},
+constexpr std::string_view kSqrt[] = {"Sqrt"}, kErf[] = {"Erf"}, kPad[] = {"Pad"}, kGradient[] = {"Gradient"}, kDequantize[] = {"DequantizeLinear"},
                            kQuantize[] = {"QuantizeLinear"},
                            kIntegers[] = {"MatMulInteger", "MatMulIntegerToFloat"};
 
@@ -36,6 +36,7 @@ constexpr Pass kPasses[] = {
     {"identity", "drops what gives its input as it is: Identity, Dropout outside training, casts to the type there is", drop_identities},
     {"inline-if", "puts the branch of a constant condition in place of its If", inline_branches},
     {"common-nodes", "computes once what several nodes compute from the same", join_common},
+    {"pad-folding", "pads in the convolution or the average that reads zeros from a Pad", fold_padding, {}, kPad},
     {"layer-norm", "makes one LayerNormalization of its parts", join_layer_norms, kLayerNorm, kSqrt},
     {"gelu", "makes one Gelu of its parts", join_gelus, kGelu, kErf},
     {"quantized-products", "multiplies bytes where DequantizeLinear and QuantizeLinear are around a product",

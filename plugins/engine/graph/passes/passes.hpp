@@ -56,6 +56,7 @@ Result<uint64_t> inline_branches(ir::Model&, const Evaluator&);  // If with a co
 Result<uint64_t> fold_affine(ir::Model&,
                              const Evaluator&);  // scale and shift after Conv, ConvTranspose, Gemm
 Result<uint64_t> join_common(ir::Model&, const Evaluator&);            // nodes that compute the same
+Result<uint64_t> fold_padding(ir::Model&, const Evaluator&);           // Pad before Conv, AveragePool
 Result<uint64_t> join_layer_norms(ir::Model&, const Evaluator&);       // LayerNormalization in parts
 Result<uint64_t> join_gelus(ir::Model&, const Evaluator&);             // Gelu in parts
 Result<uint64_t> quantize_products(ir::Model&, const Evaluator&);      // DQ, Conv or MatMul or Gemm, Q
