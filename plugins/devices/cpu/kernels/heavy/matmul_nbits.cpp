@@ -1,8 +1,11 @@
 // MatMulNBits: a product with weights of 2, 4 or 8 bits, which have a scale and a zero point for each block of a column.
 // Few rows take dot products with the weights as they are packed; many rows take products of blocks that are unpacked
-// into the cache. `accuracy_level` allows to round A to fewer bits; all levels are computed in float, which none forbids.
+// into the cache. Both are computed in float, unless accuracy_level is 4: it allows to round A to bytes, with a scale for
+// each block of a row, which is done where the CPU multiplies bytes fast and all of A is finite.
 #include "../convert.hpp"
+#include "../int8/bytes.hpp"
 #include "../registry.hpp"
+#include "../trouble.hpp"
 #include "bit_weights.hpp"
 #include "heavy.hpp"
 #include "product.hpp"
@@ -21,7 +24,7 @@ struct MatMulNBits {
   int64_t m = 0, n = 0, k = 0;
   BitWeights weights;
   std::shared_ptr<const Packed> packed;  // null: some of what it is made of is not constant
-  bool has_bias = false;
+  bool has_bias = false, in_bytes = false;
   Blocks plan;
 
   int64_t depth() const { return weights.row_of.empty() ? k : weights.packed_rows(); }
@@ -72,6 +75,7 @@ struct MatMulNBits {
     if (m == 0) return;
     const void* const from = packed_weights(run);
     const float* const bias = has_bias ? floats(run, kBias, n) : nullptr;
+    if (in_bytes && rows_of_bytes(run, from, bias)) return;
     if (m <= kFewRows)
       few_rows(run, from, bias);
     else
@@ -81,19 +85,54 @@ struct MatMulNBits {
   void few_rows(const Run& run, const void* from, const float* bias) const {
     int64_t step = weights.packed_rows();
     const float* const x = rows_of_a(run, step);
-    const double panel_ns = double(weights.packed_rows()) * double(ceil_div(m, 4)) * 0.8;
+    const double panel_ns = double(weights.packed_rows()) * double(ceil_div(m, 4)) * 0.6;
     run.parallel(weights.panels(), grain_of(panel_ns), [&](int64_t begin, int64_t end) {
       alignas(64) float y[kFewRows * kPanel];
       for (int64_t p = begin; p < end; ++p) {
         simd().dot_panel(weights.panel(from, p), x, step, m, y);
-        const int64_t j = p * kPanel, width = std::min(kPanel, n - j);
-        for (int64_t i = 0; i < m; ++i) {
-          float* const row = y + i * kPanel;
-          if (bias) simd().binary[size_t(Binary::kAdd)](row, 1, bias + j, 1, row, width);
-          store(run, i * n + j, row, width);
+        store_panel(run, p, 0, m, bias, y);
+      }
+    });
+  }
+  // Rows of a panel's columns, which are changed.
+  void store_panel(const Run& run, int64_t panel, int64_t row, int64_t rows, const float* bias, float* y) const {
+    const int64_t j = panel * kPanel, width = std::min(kPanel, n - j);
+    for (int64_t i = 0; i < rows; ++i, y += kPanel) {
+      if (bias) simd().binary[size_t(Binary::kAdd)](y, 1, bias + j, 1, y, width);
+      store(run, (row + i) * n + j, y, width);
+    }
+  }
+
+  // False: A has an infinity or NaN, which bytes cannot hold.
+  bool rows_of_bytes(const Run& run, const void* from, const float* bias) const {
+    const ByteMicro& micro = byte_micro();
+    int64_t step = weights.packed_rows();
+    const int64_t line = step, blocks = weights.blocks();
+    const float* const x = rows_of_a(run, step);
+    int8_t* const bytes = run.scratch<int8_t>(size_t(m * line));
+    float *const scales = run.scratch<float>(size_t(m * blocks)), *const sums = run.scratch<float>(size_t(m * blocks));
+    Trouble odd;
+    run.parallel(m, grain_of(double(line) * 0.2), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        if (!micro.quantize_blocks(weights.bits, x + i * step, blocks, weights.block, bytes + i * line, scales + i * blocks,
+                                   sums + i * blocks))
+          odd.note(i);
+    });
+    if (odd) return false;
+    // A panel is read again for each part of the rows, from a cache that is near.
+    const double panel_ns = double(line) * double(m) * 0.08 + double(line) * 0.15;
+    run.parallel(weights.panels(), grain_of(panel_ns), [&](int64_t begin, int64_t end) {
+      alignas(64) float y[kFewRows * kPanel];
+      for (int64_t p = begin; p < end; ++p) {
+        const BitPanel panel = weights.panel(from, p);
+        for (int64_t i = 0; i < m; i += kFewRows) {
+          const int64_t rows = std::min(kFewRows, m - i);
+          micro.dot_panel(panel, {bytes + i * line, scales + i * blocks, sums + i * blocks}, rows, y);
+          store_panel(run, p, i, rows, bias, y);
         }
       }
     });
+    return true;
   }
 
   // What a lane packs a block of B from.
@@ -137,7 +176,14 @@ struct MatMulNBits {
   int64_t lane_floats() const { return plan.kc * kPanel; }
   void many_rows(const Run& run, const void* from, const float* bias) const {
     int64_t step = depth();
-    const MatrixView<float> a{rows_of_a(run, step), step, 1};
+    const float* const rows = rows_of_a(run, step);
+    const MatrixView<float> a{rows, step, 1};
+    const int64_t height = tile_kernel<float>().rows;
+    float* const packed_a = run.scratch<float>(size_t(packed_rows_size<float>(m, depth())));
+    run.parallel(ceil_div(m, height), grain_of(double(depth() * height) * 0.3), [&](int64_t begin, int64_t end) {
+      pack_rows<float, float>(&a, begin * height, std::min(end * height, m) - begin * height, 0, depth(),
+                              packed_a + begin * height * depth());
+    });
     const Finish last{this, &run, bias};
     float* const panels = run.workspace<float>();
     void* const scratch = panels + lane_floats() * plan.lanes;
@@ -145,8 +191,7 @@ struct MatMulNBits {
       const Source source{&weights, from, panels + lane_floats() * lane};
       Product<float> p;
       p.m = m, p.n = n, p.k = depth();
-      p.pack_a = pack_rows<float, float>;
-      p.a = &a;
+      p.a_packed = packed_a;
       p.pack_b = pack_b;
       p.b = &source;
       if (dtype == BELAY_DT_FLOAT32) {
@@ -261,8 +306,10 @@ Status prepare_matmul_nbits(OpContext& context) {
   BELAY_TRY(context.output(0, kernel.dtype, out));
   pack_weights(context, kernel);
   context.cost_ns(double(kernel.m) * double(kernel.n) * double(kernel.k) / 30);
+  kernel.in_bytes = context.attr().int_or("accuracy_level", 0) == 4 && byte_micro().dot_panel;
   if (kernel.m > kFewRows) {
     ProductForm form;
+    form.a_packed = form.b_near = true;
     form.c_scratch = kernel.dtype != BELAY_DT_FLOAT32;
     form.b_pack_cost = 3;
     kernel.plan = plan_blocks<float>(kernel.m, kernel.n, kernel.depth(), 1, context.threads(), form);

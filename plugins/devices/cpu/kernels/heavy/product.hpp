@@ -58,6 +58,7 @@ struct Blocks {
 
 struct ProductForm {
   bool a_packed = false, b_packed = false, b_direct = false, c_scratch = false;
+  bool b_near = false;     // B is packed panel by panel into the first-level cache: worth it where A comes packed
   double b_pack_cost = 1;  // of an element of B, in units of a store
 };
 
@@ -137,8 +138,9 @@ void run_block(const Product<T>& p, const Blocks& blocks, int64_t task, T* scrat
           if (end.col_bias) end.col_bias += n0 + j;
           if (end.residual) end.residual += (m0 + i) * end.residual_step + n0 + j;
         }
-        // While one panel of a packed B is worked on the next is fetched: it may come from far.
-        if (p.b_packed && (j + width < nc || !last)) {
+        // While one panel of a packed B is worked on the next is fetched: it may come from far. Not where each is used
+        // once: then nothing but reading takes time, and the order in which it is read is best.
+        if (p.b_packed && mc > kernel.rows && (j + width < nc || !last)) {
           const int64_t lines = kc * kernel.columns * int64_t(sizeof(T)) / 64, line = i / kernel.rows * kc;
           const T* next = j + width < nc ? b + p.k * kernel.columns
                                          : p.b_packed + (n0 / kernel.columns * p.k + k0 + kc) * kernel.columns;

@@ -3,6 +3,8 @@
 // would saturate.
 #pragma once
 
+#include "../simd/simd.hpp"
+
 #include <cstdint>
 
 namespace belay::cpu {
@@ -45,6 +47,13 @@ struct ByteEnd {
 struct TapWord {
   int64_t offset;    // of the first
   uint32_t weights;  // signed bytes, zero beyond the last
+};
+
+// Rows as signed bytes with a scale for each block, in the order in which dot_panel() takes the numbers of a word.
+struct BitRows {
+  const int8_t* bytes;   // [rows][blocks][block]
+  const float* scales;   // [rows][blocks]
+  const float* sums;     // the same: of the bytes of a block, times the scale
 };
 
 struct ByteMicro {
@@ -92,6 +101,11 @@ struct ByteMicro {
   // The least and the largest of n numbers and 0; NaN where one is NaN.
   void (*range)(const float* x, int64_t n, float* low, float* high);
   void (*dequantize)(const uint8_t* x, int64_t n, float scale, int32_t zero, bool is_signed, float* y);
+  // A row for dot_panel(), of whole blocks of 16 numbers or more: false where it has an infinity, NaN, or nothing but tiny numbers in a
+  // block.
+  bool (*quantize_blocks)(int bits, const float* x, int64_t blocks, int64_t block, int8_t* bytes, float* scales, float* sums);
+  // y[r * kPanel + j] as dot_panel() of simd.hpp, by products of bytes. Both are null where bytes are not multiplied fast.
+  void (*dot_panel)(const BitPanel& panel, const BitRows& x, int64_t rows, float* y);
 };
 
 // Sixteen outputs of tap_words() see bytes that four lanes of 16 bytes can hold.
