@@ -369,6 +369,8 @@ Status prepare_range(OpContext& op) {
       whole.push_back(value[0]);
     } else {
       BELAY_ASSIGN(const std::vector<double> value, op.numbers(i));
+      if (!is_float && !(std::fabs(value[0]) < 0x1p63))
+        return op.bad("input " + std::to_string(i) + " is " + std::to_string(value[0]) + ", want a number of 63 bits");
       real.push_back(value[0]);
       if (!is_float) whole.push_back(int64_t(value[0]));
     }
@@ -380,7 +382,11 @@ Status prepare_range(OpContext& op) {
     const uint64_t span =
         up ? uint64_t(whole[1]) - uint64_t(whole[0]) : uint64_t(whole[0]) - uint64_t(whole[1]);
     const uint64_t step = up ? uint64_t(whole[2]) : 0 - uint64_t(whole[2]);
-    if (up ? whole[1] > whole[0] : whole[1] < whole[0]) count = int64_t((span - 1) / step) + 1;
+    if (up ? whole[1] > whole[0] : whole[1] < whole[0]) {
+      if ((span - 1) / step >= uint64_t(INT64_MAX))
+        return op.bad("the range from " + std::to_string(whole[0]) + " to " + std::to_string(whole[1]) + " overflows");
+      count = int64_t((span - 1) / step) + 1;
+    }
   } else {
     if (!(real[2] != 0) || !std::isfinite(real[0]) || !std::isfinite(real[1]) || !std::isfinite(real[2]))
       return op.bad("start " + std::to_string(real[0]) + ", limit " + std::to_string(real[1]) +

@@ -19,7 +19,7 @@ using Complex = std::complex<double>;
 // a - b * cos(2 pi n / N) + c * cos(4 pi n / N)
 Status prepare_window(OpContext& op, double a, double b, double c) {
   BELAY_ASSIGN(const std::vector<int64_t> given, op.ints(0));
-  if (given.size() != 1 || given[0] < 0) return op.bad("size is no scalar of 0 or more");
+  if (given.size() != 1 || given[0] < 0) return op.bad("size is " + text_of(given) + ", want a scalar of 0 or more");
   const int64_t size = given[0], period = op.attr().int_or("periodic", 1) ? size : size - 1;
   const uint32_t dtype = uint32_t(op.attr().int_or("output_datatype", BELAY_DT_FLOAT32));
   if (!(type_bit(dtype) & kNumeric))

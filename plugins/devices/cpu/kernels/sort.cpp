@@ -267,7 +267,8 @@ Status prepare_cumulative(OpContext& op) {
   dispatch<kNumeric>(op.dtype(0), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
-    using Sum = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
+    // Of floats in double: a sum of 2^24 ones would grow no more.
+    using Sum = std::conditional_t<std::is_integral_v<C>, uint64_t, double>;
     op.kernel([=](const Run& run) {
       run.parallel(lines, grain_of(double(dim)), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {

@@ -335,7 +335,8 @@ Outputs range(const Constant& start, const Constant& delta, const Type& type) {
   if (whole(start.dtype)) {
     std::vector<int64_t> out;
     const auto from = as_int64s(start), by = as_int64s(delta);
-    for (uint64_t i = 0; i < count; ++i) out.push_back((*from)[0] + int64_t(i) * (*by)[0]);
+    for (uint64_t i = 0; i < count; ++i) 
+      out.push_back(int64_t(uint64_t((*from)[0]) + i * uint64_t((*by)[0])));
     return one(from_ints(start.dtype, out, type.dims));
   }
   return std::nullopt;

@@ -102,7 +102,22 @@ Status constant_of_shape(Infer& at) {
   return {};
 }
 
+// Elements of a range of integers, whose span may take all 64 bits.
+uint64_t steps_of(int64_t start, int64_t limit, int64_t delta) {
+  if (delta > 0 ? limit <= start : limit >= start) return 0;
+  const uint64_t span = delta > 0 ? uint64_t(limit) - uint64_t(start) : uint64_t(start) - uint64_t(limit);
+  return (span - 1) / (delta > 0 ? uint64_t(delta) : 0 - uint64_t(delta)) + 1;
+}
+
 Status range(Infer& at) {
+  if (const auto first = at.known_ints(0), last = at.known_ints(1), by = at.known_ints(2);
+      first && last && by && at.dtype(0) != BELAY_DT_UINT64 && first->size() == 1 && last->size() == 1 && by->size() == 1) {
+    if ((*by)[0] == 0) return at.fail("the step is 0");
+    const uint64_t count = steps_of((*first)[0], (*last)[0], (*by)[0]);
+    if (count > uint64_t{9'000'000'000'000'000}) return at.fail("the range overflows");
+    at.set(0, at.dtype(0), {int64_t(count)});
+    return {};
+  }
   const auto start = at.doubles(0), limit = at.doubles(1), delta = at.doubles(2);
   int64_t count = kUnknown;
   if (start && limit && delta && start->size() == 1 && limit->size() == 1 && delta->size() == 1) {

@@ -1,6 +1,7 @@
 // Pools over all spatial dims, GlobalAveragePool, GlobalMaxPool, GlobalLpPool.
 #include "../registry.hpp"
 #include "../simd/simd.hpp"
+#include "global_pool.hpp"
 #include "heavy.hpp"
 
 #include <cmath>
@@ -69,6 +70,12 @@ Status prepare_global(OpContext& context) {
 }
 
 }  // namespace
+
+void average_planes(OpContext& context, int64_t planes, int64_t pixels) {
+  dispatch<kFloats>(context.dtype(0), [&](auto tag) {
+    context.kernel(GlobalPoolKernel<typename decltype(tag)::type>{Global::kAverage, planes, pixels});
+  });
+}
 
 void add_global_pool(Registry& registry) {
   registry.add(

@@ -1,6 +1,7 @@
 // Pools over windows: MaxPool, AveragePool, LpPool.
 #include "../registry.hpp"
 #include "depthwise.hpp"
+#include "global_pool.hpp"
 #include "heavy.hpp"
 #include "lanes.hpp"
 #include "micro.hpp"
@@ -364,6 +365,15 @@ Status prepare_average_pool(OpContext& context) {
   BELAY_TRY(read_pool(context, window, planes, out));
   const bool count_pads = context.attr().int_or("count_include_pad", 0) != 0;
   BELAY_TRY(context.output(0, context.dtype(0), out));
+  // One window that is all of the input: such sums may be long, and are then added in parts.
+  bool whole = window.pixels_in() > 0;
+  for (int d = 0; d < 3; ++d)
+    whole = whole && window.out[d] == 1 && window.kernel[d] == window.in[d] && window.dilation[d] == 1 &&
+            window.begin[d] == 0 && window.end[d] == 0;
+  if (whole) {
+    average_planes(context, planes, window.pixels_in());
+    return {};
+  }
   if (context.dtype(0) == BELAY_DT_FLOAT32) {
     if (auto kernel = average_by_taps({window, planes, count_pads})) {
       const double ns = double(planes) * double(window.pixels_out()) * double(window.volume()) / 16;
