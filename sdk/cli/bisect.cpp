@@ -2,6 +2,8 @@
 
 #include "show.hpp"
 
+#include <belay/graph/outputs.hpp>
+
 #include <algorithm>
 
 namespace belay::cli {
@@ -9,6 +11,8 @@ namespace {
 
 // So many values are kept at once: a bound of memory, and early differences are found early.
 constexpr size_t kAtOnce = 64;
+// So many values inside of a node are looked at one at a time, each with a plan of its own.
+constexpr size_t kAlone = 256;
 
 }  // namespace
 
@@ -25,21 +29,64 @@ std::string Bisection::name_of(uint32_t value) const {
   return std::string(view_.string(view_.values()[value].name));
 }
 
-// Of the main graph, by the node or by what it runs inside.
+std::string Bisection::address_of(uint32_t value) const {
+  return view_.values()[value].graph == 0 ? name_of(value) : graph::value_address(view_, value);
+}
+
+template <class F>
+void Bisection::each_graph(uint32_t node, F&& f) const {
+  const belay_list attributes = view_.node(node).raw().attributes;
+  for (const auto& at : view_.attributes().subspan(attributes.first, attributes.count))
+    if (at.kind == BELAY_ATTR_GRAPH || at.kind == BELAY_ATTR_GRAPHS)
+      for (const uint32_t graph : view_.indices(at.values)) f(view_.string(at.name), graph);
+}
+
+// The nodes around a value, the outermost first.
+std::vector<Bisection::Owner> Bisection::owners_of(uint32_t value) const {
+  std::vector<Owner> out;
+  for (uint32_t graph = view_.values()[value].graph; graph != 0; graph = view_.node(out.back().node).raw().graph)
+    for (uint32_t n = 0; n < view_.nodes().size() && (out.empty() || out.back().graph != graph); ++n)
+      each_graph(n, [&](std::string_view attribute, uint32_t sub) {
+        if (sub == graph) out.push_back({n, graph, std::string(attribute), view_.node(n).op() != "If"});
+      });
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+// By the node or by what it runs inside.
 std::vector<uint32_t> Bisection::reads_of(uint32_t index) const {
   std::vector<uint32_t> out;
   const auto add = [&](uint32_t value) {
-    if (value != BELAY_NONE && view_.values()[value].graph == 0 &&
-        std::find(out.begin(), out.end(), value) == out.end())
-      out.push_back(value);
+    if (value != BELAY_NONE && std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
   };
   for (const uint32_t value : view_.node(index).inputs()) add(value);
-  const belay_list attributes = view_.node(index).raw().attributes;
-  for (const auto& at : view_.attributes().subspan(attributes.first, attributes.count))
-    if (at.kind == BELAY_ATTR_GRAPH || at.kind == BELAY_ATTR_GRAPHS)
-      for (const uint32_t graph : view_.indices(at.values))
-        for (const uint32_t value : view_.indices(view_.graphs()[graph].captures)) add(value);
+  each_graph(index, [&](std::string_view, uint32_t graph) {
+    for (const uint32_t value : view_.indices(view_.graphs()[graph].captures)) add(value);
+  });
   return out;
+}
+
+// What the graphs of a node make, in their order; what is made inside of another node comes before its own.
+void Bisection::collect_inside(uint32_t node, std::vector<Candidate>& out) const {
+  each_graph(node, [&](std::string_view, uint32_t graph) {
+    const belay_list nodes = view_.graphs()[graph].nodes;
+    for (uint32_t n = nodes.first; n < nodes.first + nodes.count; ++n) {
+      collect_inside(n, out);
+      for (const uint32_t value : view_.node(n).outputs())
+        if (value != BELAY_NONE && !name_of(value).empty()) out.push_back({n, value});
+    }
+  });
+}
+
+// The comparison of the first iteration that differs, of as many loops as are around the value.
+Bisection::Seen Bisection::seen(const HostDatum& found, const HostDatum& expected, size_t loops) const {
+  if (loops > 0 && found.kind == BELAY_TYPE_SEQUENCE && found.items.size() == expected.items.size())
+    for (size_t i = 0; i < found.items.size(); ++i)
+      if (Seen one = seen(found.items[i], expected.items[i], loops - 1); !one.comparison.equal) {
+        one.iterations.insert(one.iterations.begin(), int64_t(i));
+        return one;
+      }
+  return {compare(found, expected, tolerance_), type_text(found), {}};
 }
 
 // What the sides give for the values; nothing for one that a side refuses.
@@ -48,7 +95,7 @@ std::vector<std::optional<Bisection::Seen>> Bisection::look(std::span<const Cand
   std::vector<std::string> names;
   std::vector<size_t> place;
   for (size_t i = 0; i < at.size(); ++i)
-    if (!skipped_.contains(at[i].value)) names.push_back(name_of(at[i].value)), place.push_back(i);
+    if (!skipped_.contains(at[i].value)) names.push_back(address_of(at[i].value)), place.push_back(i);
   if (names.empty()) return out;
   const Result<std::vector<HostDatum>> a = a_.run(inputs_, names);
   const Result<std::vector<HostDatum>> b = a.ok() ? b_.run(inputs_, names) : a.status();
@@ -56,7 +103,9 @@ std::vector<std::optional<Bisection::Seen>> Bisection::look(std::span<const Cand
     for (size_t k = 0; k < names.size(); ++k) {
       const HostDatum& found = (*a)[a->size() - names.size() + k];
       const HostDatum& expected = (*b)[b->size() - names.size() + k];
-      out[place[k]] = Seen{compare(found, expected, tolerance_), type_text(found)};
+      const std::vector<Owner> owners = owners_of(at[place[k]].value);
+      const auto loops = std::count_if(owners.begin(), owners.end(), [](const Owner& o) { return o.loops; });
+      out[place[k]] = seen(found, expected, size_t(loops));
     }
     compared_ += names.size();
     return out;
@@ -72,10 +121,21 @@ std::vector<std::optional<Bisection::Seen>> Bisection::look(std::span<const Cand
 
 Difference Bisection::difference(const Candidate& at, Seen seen) const {
   const belay::graph::NodeView node = view_.node(at.node);
+  const auto called = [&](uint32_t index) {
+    const belay::graph::NodeView of = view_.node(index);
+    const bool nameless = of.name().empty() && !of.outputs().empty() && of.outputs()[0] != BELAY_NONE;
+    return nameless ? name_of(of.outputs()[0]) : std::string(of.name());  // as engines call it
+  };
   Difference out;
-  out.node = node.name();
-  if (out.node.empty() && !node.outputs().empty() && node.outputs()[0] != BELAY_NONE)
-    out.node = name_of(node.outputs()[0]);  // as engines call it
+  out.index = at.node;
+  out.node = called(at.node);
+  size_t loop = 0;
+  for (const Owner& owner : owners_of(at.value)) {
+    Around& around = out.around.emplace_back();
+    around.node = called(owner.node), around.op = view_.node(owner.node).op(), around.graph = owner.attribute;
+    if (owner.loops && loop < seen.iterations.size()) around.iteration = seen.iterations[loop];
+    loop += owner.loops;
+  }
   out.op = node.op(), out.domain = node.domain(), out.version = node.version();
   out.value = name_of(at.value);
   out.comparison = std::move(seen.comparison), out.type = std::move(seen.type);
@@ -147,9 +207,41 @@ std::optional<Difference> Bisection::with_one_kept(const std::string& output, co
   return found;
 }
 
+// The first iteration that differs, and in it the first value. Where none differs with all kept, each is kept alone.
+std::optional<Difference> Bisection::inside(uint32_t node, const Output& progress_to) {
+  std::vector<Candidate> all;
+  collect_inside(node, all);
+  Progress progress(progress_to, "compare", all.size());
+  std::optional<std::pair<Candidate, Seen>> first;
+  // As far as both know their iterations; a value deeper inside stands before what it goes into.
+  const auto earlier = [](const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+    const auto common = int64_t(std::min(a.size(), b.size()));
+    return std::lexicographical_compare(a.begin(), a.begin() + common, b.begin(), b.begin() + common);
+  };
+  const auto take = [&](std::span<const Candidate> some) {
+    const auto seen = look(some);
+    for (size_t i = 0; i < some.size(); ++i)
+      if (seen[i] && !seen[i]->comparison.equal && (!first || earlier(seen[i]->iterations, first->second.iterations)))
+        first = {some[i], *seen[i]};
+  };
+  for (size_t at = 0; at < all.size(); at += kAtOnce) {
+    take(std::span<const Candidate>(all).subspan(at, std::min(kAtOnce, all.size() - at)));
+    progress.at(std::min(all.size(), at + kAtOnce));
+  }
+  const bool fused = !first;
+  for (size_t at = 0; fused && at < std::min(all.size(), kAlone); ++at) take({&all[at], 1});
+  if (!first) return std::nullopt;
+  Difference out = difference(first->first, std::move(first->second));
+  out.fused = fused;
+  return out;
+}
+
 std::optional<Difference> Bisection::find(const std::string& output, const Output& progress) {
-  if (auto found = with_all_kept(progress)) return found;
-  return with_one_kept(output, progress);
+  std::optional<Difference> found = with_all_kept(progress);
+  if (!found) found = with_one_kept(output, progress);
+  if (found && a_.sees_inside() && b_.sees_inside())
+    if (auto inner = inside(found->index, progress)) return inner;
+  return found;
 }
 
 }  // namespace belay::cli

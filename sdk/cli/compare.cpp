@@ -29,10 +29,17 @@ std::string title_of(const std::string& config, const std::vector<std::string>& 
 }
 
 ordered_json json_of(const Difference& d) {
+  ordered_json around = ordered_json::array();
+  for (const Around& at : d.around)
+    around.push_back({{"node", at.node},
+                      {"op", at.op},
+                      {"graph", at.graph},
+                      {"iteration", at.iteration ? ordered_json(*at.iteration) : ordered_json(nullptr)}});
   return {{"node", d.node},
           {"op", d.op},
           {"domain", d.domain},
           {"version", d.version},
+          {"around", around},
           {"value", d.value},
           {"type", d.type},
           {"inputs", d.inputs},
@@ -45,9 +52,13 @@ ordered_json json_of(const Difference& d) {
 std::string text_of(const Difference& d, const std::string& a, const std::string& b) {
   std::vector<std::string> inputs;
   for (const std::string& input : d.inputs) inputs.push_back(printable(input));
+  std::string where;
+  for (const Around& at : d.around)
+    where += "\n        in " + at.graph + " of node '" + printable(at.node) + "' (" + printable(at.op) + ")" +
+             (at.iteration ? ", iteration " + std::to_string(*at.iteration) : "") + ",";
   std::string text = "first   node '" + printable(d.node) + "' (" +
                      (d.domain.empty() ? "" : printable(d.domain) + ".") + printable(d.op) + "." +
-                     std::to_string(d.version) + ") makes '" + printable(d.value) + "' " + d.type +
+                     std::to_string(d.version) + ")" + where + " makes '" + printable(d.value) + "' " + d.type +
                      "\n        of " + (inputs.empty() ? "nothing" : joined(inputs)) + ", which " +
                      (inputs.size() == 1 ? "is" : "are") +
                      " equal\n        DIFFERS: " + printable(d.comparison.reason) + "\n";

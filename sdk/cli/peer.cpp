@@ -133,6 +133,7 @@ class OnnxRuntimeSide : public Side {
 
   std::string title() const override { return "ONNX Runtime " + version_; }
   std::string kernel_of(const std::string&) const override { return {}; }
+  bool sees_inside() const override { return false; }
 
   Result<std::vector<HostDatum>> run(const std::vector<Input>& inputs,
                                      const std::vector<std::string>& extra) override {

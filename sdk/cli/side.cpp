@@ -15,8 +15,13 @@ BelaySide::BelaySide(std::string title, const Common& common, const std::string&
 
 Result<std::vector<HostDatum>> BelaySide::run(const std::vector<Input>& inputs,
                                               const std::vector<std::string>& extra) {
+  if (extra.empty()) return run(model_.get(), inputs);
   BELAY_ASSIGN(const belay::Model model,
                runtime_.get().load(path_, {.device = device_, .extra_outputs = extra}));
+  return run(model, inputs);
+}
+
+Result<std::vector<HostDatum>> BelaySide::run(const belay::Model& model, const std::vector<Input>& inputs) {
   BELAY_ASSIGN(belay::Context context, model.context());
   std::vector<std::unique_ptr<DatumView>> views;
   for (const Input& input : inputs) {

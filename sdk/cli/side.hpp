@@ -14,7 +14,9 @@ class Side {
  public:
   virtual ~Side() = default;
   virtual std::string title() const = 0;  // "reference.toml", "ONNX Runtime 1.20.0"
-  // The model's outputs, then the values of the main graph that `extra` names. Errors: what the side says of
+  // Whether `extra` may have addresses of values of branches and bodies.
+  virtual bool sees_inside() const = 0;
+  // The model's outputs, then the values that `extra` names. Errors: what the side says of
   // the model, of a name, or of the run.
   virtual Result<std::vector<HostDatum>> run(const std::vector<Input>& inputs,
                                              const std::vector<std::string>& extra) = 0;
@@ -33,8 +35,10 @@ class BelaySide : public Side {
   Result<std::vector<HostDatum>> run(const std::vector<Input>& inputs,
                                      const std::vector<std::string>& extra) override;
   std::string kernel_of(const std::string& node) const override;
+  bool sees_inside() const override { return true; }
 
  private:
+  Result<std::vector<HostDatum>> run(const belay::Model& model, const std::vector<Input>& inputs);
   const std::string title_, path_;
   Runtime runtime_;
   const std::string device_;

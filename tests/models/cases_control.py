@@ -325,5 +325,29 @@ def optionals(rng):
     return Case(g.model(18, ir=8), run(True), run(False), check=False)
 
 
-CASES = [optionals, if_same_shape, if_different_shapes, if_outputs_of_outer_scope, if_nested_20, loop_scan_outputs, loop_until,
+def loop_of_convolutions(rng):
+    """A Loop whose body has an If, of which the third iteration alone takes the branch with a convolution of 3 x 3"""
+    weight = f32(normal(rng, 16, 16, 3, 3) / 12)
+    g = Graph("loop_of_convolutions")
+    x = g.input("x", F32, [1, 16, 8, 8])
+    b = Graph("body", prefix="body.")
+    i, go, v = b.input("i", I64, []), b.input("go", BOOL, []), b.input("v", F32, [1, 16, 8, 8])
+    b.output(b.op("Identity", go, out="more"), BOOL, [])
+
+    def convolved(h):
+        y = h.op("Conv", v, "weight", out="then.conv", name="then.Conv", pads=[1, 1, 1, 1])
+        return [h.op("Mul", y, h.const(0.5), name="then.Mul")]
+    b.op("If", b.op("Equal", i, b.const(np.int64(2))), out="taken", name="body.If", then_branch=branch("then", convolved),
+         else_branch=branch("else", lambda h: [h.op("Neg", v)]))
+    b.output(b.op("Add", "taken", b.const(1.0), out="next"), F32, [1, 16, 8, 8])
+    g.const(weight, "weight")
+    g.op("Loop", g.const(np.int64(4)), "", x, body=b.proto(), out="y", name="rounds")
+    g.output("y", F32, [1, 16, 8, 8])
+    at = start = normal(rng, 1, 16, 8, 8)
+    for k in range(4):
+        at = (ref.conv(at, weight, pads=(1, 1, 1, 1)) / 2 if k == 2 else -at) + 1
+    return Case(g.model(13), ([start], [f32(at)]))
+
+
+CASES = [loop_of_convolutions, optionals, if_same_shape, if_different_shapes, if_outputs_of_outer_scope, if_nested_20, loop_scan_outputs, loop_until,
          loop_growing, loop_nested, if_in_loop, scan_sum, function_local, function_with_subgraph]

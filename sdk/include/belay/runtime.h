@@ -103,7 +103,8 @@ typedef struct belay_model_req {
   belay_str folder;     /* where side files of a model in memory lie; may be empty */
   belay_str format;     /* "onnx"; empty: found by contents */
   belay_str device;     /* "cpu:0"; empty: the runtime's default */
-  const belay_str* extra_outputs; /* names of values of the main graph that each run gives as well, behind the graph's own
+  const belay_str* extra_outputs; /* values that each run gives as well: of the main graph by name, of graphs inside by
+                                   * address (belay/graph/outputs.hpp, which says what is given); behind the graph's own
                                    * outputs; what makes them is run as written, so that what was fused with it is not.
                                    * NOT_FOUND: there is no such value. */
   uint64_t extra_output_count;

@@ -1,6 +1,6 @@
 """`belay compare`: two configurations, and a peer.
 
-  compare_test.py PROGRAM MODEL    the peer is compared where BELAY_ORT_LIB names its library
+  compare_test.py PROGRAM MODEL LOOP    LOOP: loop_of_convolutions of tests/models; the peer is compared where BELAY_ORT_LIB names its library
 """
 import json
 import os
@@ -11,13 +11,13 @@ from program import ProgramTest
 
 COMPARISON = {"equal": bool, "reason": str, "elements": int, "differing": int,
               "worst_difference": (int, float, type(None)), "worst_at": list}
-FIRST = {"node": str, "op": str, "domain": str, "version": int, "value": str, "type": str, "inputs": [str],
+FIRST = {"node": str, "op": str, "domain": str, "version": int, "around": list, "value": str, "type": str, "inputs": [str],
          "kernel_a": str, "kernel_b": str, "fused": bool, "comparison": COMPARISON}
 EXACT = ["--rtol", "0", "--atol", "0"]
 
 
 class CompareTest(ProgramTest):
-    model = None
+    model = loop = None
 
     def compare(self, *arguments, code=0, **options):
         return self.json("compare", *arguments, "--model", self.model, "--shape", "N=2", "--random",
@@ -53,6 +53,23 @@ class CompareTest(ProgramTest):
         self.assertTrue(first["fused"])
         self.assertEqual(first["node"], "/norm1/BatchNormalization")  # folded into the first convolution, the value kept
         self.assertIn("for /conv1/Conv + /norm1/BatchNormalization", first["kernel_a"])
+
+    def test_a_node_in_a_branch_in_a_body_is_found_with_its_iteration(self):
+        if not os.path.exists(self.loop):
+            self.skipTest(f"there is no {self.loop}")
+        arguments = ["compare", "default", "--set-b", "engine.winograd=false", "--bisect", *EXACT, "--model", self.loop, "--random"]
+        made = self.json(*arguments, schema="belay.compare/1", code=1)
+        first = made["bisect"]["first"]
+        self.assert_shape(first, FIRST)
+        self.assertEqual((first["op"], first["node"], first["value"]), ("Conv", "then.Conv", "then.conv"))
+        self.assertEqual(first["around"], [
+            {"node": "rounds", "op": "Loop", "graph": "body", "iteration": 2},
+            {"node": "body.If", "op": "If", "graph": "then_branch", "iteration": None}])
+        self.assertEqual(first["type"], "float32 [1,16,8,8]")
+        text = self.belay(*arguments, code=1).stdout
+        for words in ("first   node 'then.Conv' (Conv.11)", "in body of node 'rounds' (Loop), iteration 2,",
+                      "in then_branch of node 'body.If' (If),", "DIFFERS: "):
+            self.assertIn(words, text)
 
     def test_kernels_of_several_nodes_are_left_out_by_their_operators(self):
         def operators(*patterns):
@@ -97,5 +114,5 @@ class CompareTest(ProgramTest):
 
 
 if __name__ == "__main__":
-    ProgramTest.program, CompareTest.model = sys.argv[1:3]
+    ProgramTest.program, CompareTest.model, CompareTest.loop = sys.argv[1:4]
     unittest.main(argv=sys.argv[:1])

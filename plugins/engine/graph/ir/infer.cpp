@@ -143,6 +143,11 @@ Status infer_body(Env& env, const Node& node) {
   const size_t state = node.is("Loop") ? (node.inputs.size() > 2 ? node.inputs.size() - 2 : 0) : 0;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == BELAY_NONE || i + skip >= graph.outputs.size()) continue;
+    if (const Type& declared = env.model->values[node.outputs[i]].type;
+        i >= state && declared.kind == BELAY_TYPE_SEQUENCE) {  // what each iteration gave, side by side
+      env.types[node.outputs[i]] = declared;
+      continue;
+    }
     const Type& type = env.type(graph.outputs[i + skip]);
     Type out = type.is_tensor() ? Type::unranked(type.dtype) : type;
     if (node.is("Loop") && i >= state && type.is_tensor() && type.ranked) {  // stacked along a new first axis

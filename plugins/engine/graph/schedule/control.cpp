@@ -32,9 +32,12 @@ ir::Type type_of_none(Session& session, Frame& frame, ir::GraphId body, std::spa
   return env.type(output);
 }
 
-// Results of iterations, stacked along a new axis.
+// Results of iterations, stacked along a new axis. No model has a sequence here: what is declared one is a value that
+// somebody looks at, which need not have one shape in all iterations, nor be a tensor.
 Result<Value> stack(Session& session, Frame& frame, std::vector<Value>& parts, ir::GraphId body,
-                    std::span<const Value> inputs, ir::ValueId output, int64_t axis) {
+                    std::span<const Value> inputs, ir::ValueId output, int64_t axis, ir::ValueId result) {
+  if (result != BELAY_NONE && session.shared().model.values[result].type.kind == BELAY_TYPE_SEQUENCE)
+    return make_sequence(std::move(parts));
   if (!parts.empty()) {
     for (Value& part : parts) BELAY_TRY(session.to_host(part));
     return join(session.pool(), parts, axis, true);
@@ -86,7 +89,8 @@ Status run_loop(const ir::Node& node, Session& session, Frame& frame, std::vecto
       outputs[i] = inputs[i + 2];
     } else if (i - state_count < scans.size() && node.outputs[i] != BELAY_NONE) {
       BELAY_ASSIGN(outputs[i],
-                   stack(session, frame, scans[i - state_count], body, inputs, graph.outputs[i + 1], 0));
+                   stack(session, frame, scans[i - state_count], body, inputs, graph.outputs[i + 1], 0,
+                         node.outputs[i]));
     }
   }
   return {};
@@ -137,7 +141,9 @@ Status scan_once(const ir::Node& node, Session& session, Frame& frame, std::vect
   outputs = std::move(states);
   for (size_t i = 0; i < out_scans; ++i) {
     const int64_t axis = batched ? 0 : entry(node, "scan_output_axes", i, 0);
-    BELAY_ASSIGN(Value out, stack(session, frame, parts[i], body, last, graph.outputs[outputs.size()], axis));
+    const ir::ValueId result = batched ? ir::ValueId{BELAY_NONE} : node.output(outputs.size());
+    BELAY_ASSIGN(Value out,
+                 stack(session, frame, parts[i], body, last, graph.outputs[outputs.size()], axis, result));
     outputs.push_back(std::move(out));
   }
   return {};
