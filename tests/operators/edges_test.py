@@ -8,8 +8,10 @@ import sys
 
 import numpy as np
 
+from onnx import helper
+
 from drive import Use
-from values import F32, I64
+from values import BOOL, F32, I64
 from ways import Suite
 
 f32 = np.float32
@@ -518,6 +520,37 @@ def sums():
     top = np.int32([2**31 - 1, 1, 5])
     with np.errstate(all="ignore"):
         yield Use("CumSum", [top, scalar(0)], [np.cumsum(top, dtype=np.int32)])
+
+
+def info(name, kind, shape=None):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+@topic
+def loops():
+    """none or one time round"""
+    step = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["more"]), helper.make_node("Add", ["v", "one"], ["next"]),
+         helper.make_node("Concat", ["v", "v"], ["twice"], axis=0)], "body",
+        [info("i", I64, ()), info("go", BOOL, ()), info("v", F32, (2,))],
+        [info("more", BOOL, ()), info("next", F32, (2,)), info("twice", F32, (4,))],
+        [helper.make_tensor("one", F32, (), [1.0])])
+    a, yes, no = x(2), scalar(True, bool), scalar(False, bool)
+    none, once = [a, empty(0, 4)], [a + 1, np.concatenate([a, a])[None]]
+    for trips, go, expected in ((scalar(0), yes, none), (scalar(-5), yes, none), (scalar(LEAST), None, none), (scalar(3), no, none),
+                                (None, no, none), (scalar(MOST), no, none), (scalar(1), yes, once), (scalar(1), None, once)):
+        yield Use("Loop", [trips, go, a], expected, body=step)
+    yield Use("Loop", [ints(1, 1), yes, a], none, error="trip count", body=step)
+    each = helper.make_graph(
+        [helper.make_node("Add", ["s", "e"], ["t"]), helper.make_node("Concat", ["s", "e"], ["both"], axis=0)], "body",
+        [info("s", F32, (2,)), info("e", F32, (2,))], [info("t", F32, (2,)), info("both", F32, (4,))])
+    yield Use("Scan", [a, empty(0, 2)], [a, empty(0, 4)], body=each, num_scan_inputs=1)
+    b = x(1, 2)
+    yield Use("Scan", [a, b], [a + b[0], np.concatenate([a, b[0]])[None]], body=each, num_scan_inputs=1)
+    yield Use("Scan", [a, x(2, 0)], error="", body=each, num_scan_inputs=1, scan_input_axes=[2])
+    same = helper.make_graph([helper.make_node("Relu", ["p"], ["q"])], "body", [info("p", F32)], [info("q", F32)])
+    yield Use("SequenceMap", [[]], [[]], body=same)
+    yield Use("SequenceMap", [[a, empty(0)]], [[np.maximum(a, 0), empty(0)]], body=same)
 
 
 @topic

@@ -11,7 +11,6 @@
 namespace belay::cpu {
 namespace {
 
-constexpr TypeMask kTypes = kF32 | kF16 | kBf16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // y[i] += the elements of `from`, of `dtype`.
