@@ -100,7 +100,11 @@ bool gives_its_input(const ir::Model& model, const ir::Node& node, TypeOf&& type
   }
   if (node.is("Transpose")) {
     const auto* perm = node.ints("perm");
-    return perm && std::is_sorted(perm->begin(), perm->end());
+    const ir::Type type = perm ? type_of(node.input(0)) : ir::Type{};
+    if (!type.ranked || type.dims.size() != perm->size()) return false;  // also where it is no permutation
+    for (size_t i = 0; i < perm->size(); ++i)
+      if ((*perm)[i] != int64_t(i)) return false;
+    return true;
   }
   if (node.is("Pad")) {
     const auto pads = node.version >= 11 ? ints(1) : std::nullopt;
