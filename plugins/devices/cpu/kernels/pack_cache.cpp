@@ -1,15 +1,27 @@
 #include "pack_cache.hpp"
 
+#include <sys/mman.h>
 #include <algorithm>
 #include <new>
 
 namespace belay::cpu {
 
-PackedBytes::PackedBytes(uint64_t size)
-    : data(::operator new (std::max<uint64_t>(size, 1), std::align_val_t{64})) {
+namespace {
+
+// What is large is read from end to end in each run: in large pages that goes about a tenth faster.
+constexpr uint64_t kLargePage = uint64_t{2} << 20;
+std::align_val_t alignment_of(uint64_t size) { return std::align_val_t{size >= kLargePage ? kLargePage : 64}; }
+
+}  // namespace
+
+PackedBytes::PackedBytes(uint64_t size) : data(::operator new (std::max<uint64_t>(size, 1), alignment_of(size))) {
   bytes = size;
+#ifdef MADV_HUGEPAGE
+  // Whole pages only: the last part would take memory that nobody uses. Without large pages small ones do.
+  if (size >= kLargePage) (void)madvise(data, size / kLargePage * kLargePage, MADV_HUGEPAGE);
+#endif
 }
-PackedBytes::~PackedBytes() { ::operator delete (data, std::align_val_t{64}); }
+PackedBytes::~PackedBytes() { ::operator delete (data, alignment_of(bytes)); }
 
 std::shared_ptr<const Packed> PackCache::get(uint64_t key, std::string_view form, const Make& make) {
   if (key == 0) return make();
