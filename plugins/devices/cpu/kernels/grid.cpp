@@ -111,16 +111,22 @@ struct GridSample {
   template <class T>
   void run(const Run& run, int64_t images, uint32_t grid_type) const {
     for_cells(run, images, grid_type, [&](int64_t image, int64_t cell, const Taps* at) {
-      for (int64_t c = 0; c < channels; ++c) {
-        const T* volume = run.in<T>(0) + (image * channels + c) * pixels();
+      // The same elements with the same weights in each channel.
+      int64_t places[64], count = 0;
+      double weights[64];
+      for (int64_t o = 0; o < at[0].count; ++o)
+        for (int64_t p = 0; p < at[1].count; ++p)
+          for (int64_t q = 0; q < at[2].count; ++q)
+            if (at[0].at[o] >= 0 && at[1].at[p] >= 0 && at[2].at[q] >= 0) {
+              places[count] = place(at[0].at[o], at[1].at[p], at[2].at[q]);
+              weights[count++] = at[0].weight[o] * at[1].weight[p] * at[2].weight[q];
+            }
+      const T* volume = run.in<T>(0) + image * channels * pixels();
+      T* out = run.out<T>(0) + image * channels * cells + cell;
+      for (int64_t c = 0; c < channels; ++c, volume += pixels(), out += cells) {
         double sum = 0;
-        for (int64_t o = 0; o < at[0].count; ++o)
-          for (int64_t p = 0; p < at[1].count; ++p)
-            for (int64_t q = 0; q < at[2].count; ++q)
-              if (at[0].at[o] >= 0 && at[1].at[p] >= 0 && at[2].at[q] >= 0)
-                sum += at[0].weight[o] * at[1].weight[p] * at[2].weight[q] *
-                       double(Compute<T>::load(volume[place(at[0].at[o], at[1].at[p], at[2].at[q])]));
-        run.out<T>(0)[(image * channels + c) * cells + cell] = Compute<T>::store(convert<compute_t<T>>(sum));
+        for (int64_t k = 0; k < count; ++k) sum += weights[k] * double(Compute<T>::load(volume[places[k]]));
+        *out = Compute<T>::store(convert<compute_t<T>>(sum));
       }
     });
   }
