@@ -12,11 +12,12 @@ Blocks plan_blocks(int64_t rows, int64_t lanes, int64_t columns, int64_t element
 
   // Largest blocks: what is packed or stored block by block stays within the second-level cache.
   const int64_t most_m = form.a_packed && !form.c_scratch ? m : std::min<int64_t>(m, 128);
-  const int64_t most_n = form.b_near                      ? std::min(n, columns)
-                         : form.b_packed && !form.c_scratch ? n
-                         : form.b_packed                  ? std::min(n, columns * 10)
-                         : form.b_direct                  ? std::min(n, columns * 16)
-                                                          : std::min(n, columns * 5);
+  const int64_t most_n =
+      form.b_near                        ? std::min(n, columns)
+      : form.b_packed && !form.c_scratch ? n
+      : form.b_packed                    ? std::min(n, std::max(columns * 10, 128 * 1024 / std::max<int64_t>(1, most_m)))
+      : form.b_direct                    ? std::min(n, columns * 16)
+                                         : std::min(n, columns * 5);
   const int64_t first_m = std::max<int64_t>(1, ceil_div(m, std::max<int64_t>(1, most_m)));
   const int64_t first_n = std::max<int64_t>(1, ceil_div(n, std::max<int64_t>(1, most_n)));
 
