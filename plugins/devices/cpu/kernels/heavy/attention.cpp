@@ -136,13 +136,19 @@ Attention::Attention(const AttentionForm& form, uint32_t threads) : form_(form) 
 template <class T>
 void Attention::plan(uint32_t) {
   // Threads share out blocks of queries, never one product.
-  scores_ = plan_blocks<T>(block_rows_, form_.keys, form_.size, 1, 1, {});
+  // Queries are packed once for all keys, and keys panel by panel next to where they are used.
   ProductForm form;
+  form.a_packed = form.b_near = true;
+  scores_ = plan_blocks<T>(block_rows_, form_.keys, form_.size, 1, 1, form);
+  form = {};
   const uint32_t computed = std::is_same_v<T, float> ? BELAY_DT_FLOAT32 : BELAY_DT_FLOAT64;
-  form.b_direct = direct_ = form_.v_type == computed && block_rows_ <= 2 * tile_kernel<T>().rows;
+  // Few rows would not repay the packing of V, and rows that lie side by side need none.
+  form.b_direct = direct_ =
+      form_.v_type == computed && (block_rows_ <= 2 * tile_kernel<T>().rows || form_.v.row == form_.v_size);
   form.c_scratch = form_.q_type != computed;
   values_ = plan_blocks<T>(block_rows_, form_.v_size, form_.keys, 1, 1, form);
-  const int64_t elements = block_rows_ * score_step_ + std::max(scores_.scratch(), values_.scratch());
+  const int64_t packed = packed_rows_size<T>(block_rows_, form_.size);
+  const int64_t elements = block_rows_ * score_step_ + std::max(packed + scores_.scratch(), values_.scratch());
   lane_bytes_ = uint64_t(round_up(elements * int64_t(sizeof(T)), 64));
 }
 
@@ -179,9 +185,12 @@ void Attention::block(const AttentionOperands& at, const AttentionBias<T>& bias,
   product.m = m, product.n = n, product.k = f.size;
   set_a(product, q);
   set_b(product, k);
+  product.pack_a(product.a, 0, m, 0, f.size, scratch);
+  product.a_packed = scratch;
   product.c = scores;
   product.c_step = score_step_;
-  for (int64_t i = 0; i < scores_.tasks(); ++i) run_block<T>(product, scores_, i, scratch);
+  T* const behind = scratch + packed_rows_size<T>(block_rows_, f.size);
+  for (int64_t i = 0; i < scores_.tasks(); ++i) run_block<T>(product, scores_, i, behind);
 
   T factors[kMostRows];
   // Where nothing comes between, scores are scaled on the way into the exponential.
