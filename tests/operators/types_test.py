@@ -4,7 +4,7 @@
   types_test.py DRIVER PLUGINS [--all] [--only OPERATOR] [--set KEY=VALUE]...
 
 Without --all of each operator the newest version up to opset 17 and the newest of all, each type variable on its own; with it
-every version, and inputs that are constants as well. refused.txt names what is refused, with the reason; what is there and
+every version, with shapes that the model does not tell and with constant inputs as well. refused.txt names what is refused, with the reason; what is there and
 passes, or is refused and not there, is a failure.
 """
 import argparse
@@ -21,6 +21,7 @@ import table_neural
 from context import Context
 from drive import Driver
 from values import F32, I64, NAME_OF
+from ways import WAYS
 
 TABLE = table_elements.TABLE | table_moves.TABLE | table_neural.TABLE
 # Tested elsewhere, with the models that they need.
@@ -96,10 +97,10 @@ def main():
             entry = next((e for e in listed if fnmatch.fnmatchcase(name, e[0])), None)
             problems = []
             for use in uses:
-                for folded in (False, True) if args.all else (False,):
+                for way, options in (WAYS if args.all else {"": {}}).items():
                     counts["uses"] += 1
-                    if problem := use.problem(driver, folded):
-                        problems.append(f"{name}{' folded' if folded else ''} {use.attributes or ''}: {problem}")
+                    if problem := use.problem(driver, **options):
+                        problems.append(f"{name}{way} {use.attributes or ''}: {problem}")
             refused = bool(problems) and all(": refused: " in p for p in problems)
             if entry and refused:
                 entry[2] += 1
