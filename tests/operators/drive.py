@@ -42,7 +42,7 @@ class Driver:
             if code == 3:
                 raise SystemExit(77 if "which this CPU lacks" in words else f"the driver does not start: {words}")
             self.close()
-            return None, f"the driver ended with {code}: {words[-3000:]}", []
+            return None, f"the driver ended with {code}: {words[:1500]}", []
         self.process.stderr.read()  # the log, which must not fill up
         return code, text, outputs
 

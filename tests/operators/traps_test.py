@@ -274,6 +274,8 @@ def long_sums():
     yield long_use("Einsum", (n,), n, before=[helper.make_node("Identity", ["e"], ["t"], name="t")], equation="i,i->")
     yield long_use("GlobalAveragePool", (1, 1, n), 1)
     yield long_use("AveragePool", (1, 1, n), 1, kernel_shape=[n])
+    yield long_use("AveragePool", (1, 1, n // 4), 1, kernel_shape=[n // 4 - 1])
+    yield long_use("LpPool", (1, 1, n), math.sqrt(n), kernel_shape=[n])
     yield long_use("LpNormalization", (n,), 1 / math.sqrt(n), axis=0)
     yield long_use("LpNormalization", (n,), 1 / n, axis=0, p=1)
     yield long_use("GlobalLpPool", (1, 1, n), math.sqrt(n))

@@ -120,7 +120,7 @@ struct RoiAlign {
     if (!half_pixel) w = std::max(w, 1.0), h = std::max(h, 1.0);
     const double bin_h = h / double(out_height), bin_w = w / double(out_width);
     const auto samples = [&](double bin) {
-      return ratio > 0 ? ratio : int64_t(std::clamp(std::ceil(bin), 0.0, 65536.0));
+      return ratio > 0 ? ratio : bin > 0 ? int64_t(std::min(std::ceil(bin), 65536.0)) : 0;  // none for NaN
     };
     const int64_t rows = samples(bin_h), cols = samples(bin_w);
     const T* plane = run.in<T>(0) + (batch_of.at(run.in<void>(2), r) * channels + channel) * height * width;

@@ -66,10 +66,9 @@ void fold_partial(Infer& at) {
       const bool same = (op == "Mul" || op == "Div") ? y == 1 : y == 0;
       const bool swapped = (op == "Mul" && x == 1) || (op == "Add" && x == 0);
       out[i] = same ? x : swapped ? y : kUnknown;
-    } else if (op == "Mul") {
-      out[i] = dim_mul(x, y);
-    } else if (op == "Add") {
-      out[i] = x + y;
+    } else if (op == "Mul" || op == "Add") {
+      // What wraps around is no size.
+      if (op == "Mul" ? __builtin_mul_overflow(x, y, &out[i]) : __builtin_add_overflow(x, y, &out[i])) out[i] = kUnknown;
     } else if (op == "Sub") {
       out[i] = x - y < 0 ? kUnknown : x - y;  // a negative number would read as a symbol
     } else {

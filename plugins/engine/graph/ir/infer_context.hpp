@@ -10,7 +10,11 @@
 namespace belay::ir {
 
 // Arithmetic on dims: unknown in, unknown out.
-inline int64_t dim_add(int64_t a, int64_t b) { return a < 0 || b < 0 ? kUnknown : a + b; }
+inline int64_t dim_add(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (a < 0 || b < 0) return kUnknown;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
 inline int64_t dim_mul(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
   if (a == 1) return b;

@@ -227,7 +227,7 @@ Status split(Infer& at) {
       int64_t sum = 0;
       for (const int64_t size : *given) {
         if (size < 0) return at.fail("'split' has the size " + std::to_string(size));
-        sum += size;
+        if (__builtin_add_overflow(sum, size, &sum)) return at.fail("'split' adds up to more than 63 bits hold");
       }
       if (dim >= 0 && sum != dim)
         return at.fail("'split' adds up to " + std::to_string(sum) + ", the dim is " + std::to_string(dim));

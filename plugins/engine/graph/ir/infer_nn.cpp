@@ -21,7 +21,8 @@ Result<Window> window_of(Infer& at, Dims kernel) {
       return at.fail(std::string("'") + name + "' has " + std::to_string(given->size()) + " entries, want " +
                      std::to_string(to.size()));
     for (const int64_t value : *given)
-      if (value < least) return at.fail(std::string("'") + name + "' has the value " + std::to_string(value));
+      if (value < least || value > INT64_MAX / 4)  // sums of some of them are taken
+        return at.fail(std::string("'") + name + "' has the value " + std::to_string(value));
     to = *given;
     return {};
   };
@@ -36,6 +37,7 @@ Result<Window> window_of(Infer& at, Dims kernel) {
 Result<int64_t> slide(Infer& at, const Window& window, size_t i, int64_t dim, bool ceil) {
   const int64_t kernel = window.kernel[i], stride = window.strides[i];
   if (dim < 0) return kUnknown;
+  if (dim > INT64_MAX / 4) return at.fail("spatial dim " + std::to_string(dim) + " overflows");
   if (window.auto_pad.starts_with("SAME")) return (dim + stride - 1) / stride;
   if (kernel < 0) return kUnknown;
   int64_t reach = 0;

@@ -137,7 +137,8 @@ Status one_hot(Infer& at) {
   }
   BELAY_ASSIGN(const int64_t axis, at.axis(at.node().int_or("axis", -1), at.rank(0), 1));
   int64_t depth = kUnknown;
-  if (const auto value = at.doubles(1); value && value->size() == 1) depth = int64_t((*value)[0]);
+  if (const auto value = at.doubles(1); value && value->size() == 1 && std::fabs((*value)[0]) < 0x1p62)
+    depth = int64_t((*value)[0]);
   Dims out = at.dims(0);
   out.insert(out.begin() + axis, depth);
   at.set(0, at.dtype(2), std::move(out));

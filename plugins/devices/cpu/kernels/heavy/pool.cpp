@@ -188,9 +188,9 @@ struct MaxPoolIndexKernel {
   }
 };
 
-template <class In>
+// T: what is summed in.
+template <class In, class T = compute_t<In>>
 struct AveragePoolKernel {
-  using T = compute_t<In>;
   Window window;
   int64_t planes = 0;
   bool count_pads = false;
@@ -225,16 +225,17 @@ struct AveragePoolKernel {
                 const int64_t first = std::max(s.first, part), last = std::min(s.last, end);
                 if (first >= last) continue;
                 const In* from = x + row + s.shift + first * w.stride[2];
-                if constexpr (std::is_same_v<In, float>) {
+                if constexpr (std::is_same_v<In, float> && std::is_same_v<T, float>) {
                   micro().add_row(sums + first - part, from, last - first, w.stride[2]);
                 } else {
                   for (int64_t i = first; i < last; ++i, from += w.stride[2])
-                    sums[i - part] += Compute<In>::load(*from);
+                    sums[i - part] += T(Compute<In>::load(*from));
                 }
               }
             });
             for (int64_t i = part; i < end; ++i)
-              y[i] = Compute<In>::store(sums[i - part] / T(std::max<int64_t>(1, rows * columns[size_t(i)])));
+              y[i] = 
+                  Compute<In>::store(compute_t<In>(sums[i - part] / T(std::max<int64_t>(1, rows * columns[size_t(i)]))));
           }
         }
     });
@@ -279,9 +280,9 @@ std::optional<FloatAveragePoolKernel> average_by_taps(const AveragePoolKernel<fl
   return kernel;
 }
 
+// Summed in double.
 template <class In>
 struct LpPoolKernel {
-  using T = compute_t<In>;
   Window window;
   int64_t planes = 0, p = 2;
   void operator()(const Run& run) const {
@@ -292,17 +293,18 @@ struct LpPoolKernel {
       for (int64_t od = 0; od < w.out[0]; ++od)
         for (int64_t oh = 0; oh < w.out[1]; ++oh)
           for (int64_t ow = 0; ow < w.out[2]; ++ow) {
-            T sum{};
+            double sum = 0;
             const int64_t left = ow * w.stride[2] - w.begin[2];
             const Window::Part across = w.part(2, left);
             each_row(w, od, oh, [&](int64_t row) {
               for (int64_t kw = across.first; kw < across.last; ++kw) {
                 const int64_t iw = left + kw * w.dilation[2];
-                const T value = std::abs(Compute<In>::load(x[row + iw]));
-                sum += p == 1 ? value : p == 2 ? value * value : std::pow(value, T(p));
+                const double value = std::abs(double(Compute<In>::load(x[row + iw])));
+                sum += p == 1 ? value : p == 2 ? value * value : std::pow(value, double(p));
               }
             });
-            *y++ = Compute<In>::store(p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, T(1) / T(p)));
+            const double norm = p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, 1 / double(p));
+            *y++ = Compute<In>::store(compute_t<In>(norm));
           }
     });
   }
@@ -384,8 +386,13 @@ Status prepare_average_pool(OpContext& context) {
       return {};
     }
   }
+  constexpr int64_t kLong = 4096;  // so many terms are summed in double
   dispatch<kFloats>(context.dtype(0), [&](auto tag) {
-    context.kernel(AveragePoolKernel<typename decltype(tag)::type>{window, planes, count_pads});
+    using In = typename decltype(tag)::type;
+    if (window.volume() > kLong)
+      context.kernel(AveragePoolKernel<In, double>{window, planes, count_pads});
+    else
+      context.kernel(AveragePoolKernel<In>{window, planes, count_pads});
   });
   return {};
 }
