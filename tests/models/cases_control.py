@@ -349,5 +349,68 @@ def loop_of_convolutions(rng):
     return Case(g.model(13), ([start], [f32(at)]))
 
 
-CASES = [loop_of_convolutions, optionals, if_same_shape, if_different_shapes, if_outputs_of_outer_scope, if_nested_20, loop_scan_outputs, loop_until,
+def _rounded_conv(x, weight):
+    return f32(ref.conv(x, weight, pads=(1, 1, 1, 1)))
+
+
+def scan_of_convolutions(rng):
+    """A Scan whose body has a convolution of 3 x 3"""
+    weight = f32(normal(rng, 16, 16, 3, 3) / 12)
+    g = Graph("scan_of_convolutions")
+    x, start = g.input("x", F32, [3, 1, 16, 8, 8]), g.input("start", F32, [1, 16, 8, 8])
+    b = Graph("body", prefix="body.")
+    s, e = b.input("s", F32, [1, 16, 8, 8]), b.input("e", F32, [1, 16, 8, 8])
+    y = b.op("Conv", e, "weight", name="body.Conv", pads=[1, 1, 1, 1])
+    b.output(b.op("Add", s, y, out="sum"), F32, [1, 16, 8, 8])
+    b.output(b.op("Relu", y, out="each"), F32, [1, 16, 8, 8])
+    g.const(weight, "weight")
+    g.op("Scan", start, x, body=b.proto(), num_scan_inputs=1, out=["end", "all"], name="scan")
+    g.output("end", F32, [1, 16, 8, 8])
+    g.output("all", F32, [3, 1, 16, 8, 8])
+    xs, s0 = normal(rng, 3, 1, 16, 8, 8), normal(rng, 1, 16, 8, 8)
+    parts = [_rounded_conv(part, weight) for part in xs]
+    return Case(g.model(13), ([xs, s0], [f32(s0 + sum(parts)), ref.relu(np.stack(parts))]))
+
+
+def map_of_convolutions(rng):
+    """A SequenceMap whose body has a convolution of 3 x 3"""
+    weight = f32(normal(rng, 16, 16, 3, 3) / 12)
+    g = Graph("map_of_convolutions")
+    x = g.input("x", F32, [3, 16, 8, 8])
+    items = g.op("SplitToSequence", x, g.const(np.int64(1)), axis=0)
+    b = Graph("body", prefix="body.")
+    e = b.input("e", F32, [1, 16, 8, 8])
+    b.output(b.op("Relu", b.op("Conv", e, "weight", name="body.Conv", pads=[1, 1, 1, 1]), out="each"), F32, [1, 16, 8, 8])
+    g.const(weight, "weight")
+    g.op("ConcatFromSequence", g.op("SequenceMap", items, body=b.proto(), name="map"), axis=0, out="y")
+    g.output("y", F32, [3, 16, 8, 8])
+    xs = normal(rng, 3, 16, 8, 8)
+    return Case(g.model(17), ([xs], [ref.relu(np.concatenate([_rounded_conv(part[None], weight) for part in xs]))]), check=False)
+
+
+def growing_convolutions(rng):
+    """A Loop in a Loop, as often as the outer one says, whose convolution of 3 x 3 has a wider input each time"""
+    weight = f32(normal(rng, 16, 16, 3, 3) / 12)
+    g = Graph("growing_convolutions")
+    x = g.input("x", F32, [1, 16, 8, 8])
+    inner, (v,) = _body("inner", ("v", F32, None))
+    inner.op("Identity", "inner.go", out="inner.still")
+    inner.op("Conv", inner.op("Concat", v, v, axis=3), "weight", out="inner.next", name="inner.Conv", pads=[1, 1, 1, 1])
+    inner.output("inner.still", BOOL, [])
+    inner.output("inner.next", F32, None)
+    outer, (u,) = _body("outer", ("u", F32, None))
+    outer.op("Identity", "outer.go", out="outer.still")
+    outer.op("Loop", "outer.i", "", u, body=inner.proto(), out="outer.next", name="inner")
+    outer.output("outer.still", BOOL, [])
+    outer.output("outer.next", F32, None)
+    g.const(weight, "weight")
+    g.op("Loop", g.const(np.int64(3)), "", x, body=outer.proto(), out="y", name="outer")
+    g.output("y", F32, None)
+    at = start = normal(rng, 1, 16, 8, 8)
+    for _ in range(3):
+        at = _rounded_conv(np.concatenate([at, at], 3), weight)
+    return Case(g.model(13), ([start], [at]), check=False)
+
+
+CASES = [loop_of_convolutions, scan_of_convolutions, map_of_convolutions, growing_convolutions, optionals, if_same_shape, if_different_shapes, if_outputs_of_outer_scope, if_nested_20, loop_scan_outputs, loop_until,
          loop_growing, loop_nested, if_in_loop, scan_sum, function_local, function_with_subgraph]

@@ -2,7 +2,7 @@
 """Arithmetic where processors trap, wrap or answer each in its own way: one defined answer, or a refusal that says why, the same
 on every instruction set, on one and two threads, executed and folded.
 
-  traps_test.py DRIVER PLUGINS [TOPIC]...
+  traps_test.py DRIVER PLUGINS [--one] [TOPIC]...    --one: under the configuration that is built in alone
 """
 import math
 import sys
@@ -292,8 +292,9 @@ def long_sums():
 
 
 def main():
-    suite = Suite(sys.argv[1], sys.argv[2], CONFIGURATIONS)
-    for name in sys.argv[3:] or TOPICS:
+    one, topics = "--one" in sys.argv, [name for name in sys.argv[3:] if name != "--one"]
+    suite = Suite(sys.argv[1], sys.argv[2], None if one else CONFIGURATIONS)
+    for name in topics or TOPICS:
         for use in TOPICS[name]():
             suite.check(name, use)
     return suite.finish()

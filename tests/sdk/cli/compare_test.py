@@ -1,6 +1,6 @@
 """`belay compare`: two configurations, and a peer.
 
-  compare_test.py PROGRAM MODEL LOOP    LOOP: loop_of_convolutions of tests/models; the peer is compared where BELAY_ORT_LIB names its library
+  compare_test.py PROGRAM MODEL FOLDER    FOLDER: what tests/models/make_models.py wrote; the peer is compared where BELAY_ORT_LIB names its library
 """
 import json
 import os
@@ -17,7 +17,7 @@ EXACT = ["--rtol", "0", "--atol", "0"]
 
 
 class CompareTest(ProgramTest):
-    model = loop = None
+    model = models = None
 
     def compare(self, *arguments, code=0, **options):
         return self.json("compare", *arguments, "--model", self.model, "--shape", "N=2", "--random",
@@ -54,10 +54,25 @@ class CompareTest(ProgramTest):
         self.assertEqual(first["node"], "/norm1/BatchNormalization")  # folded into the first convolution, the value kept
         self.assertIn("for /conv1/Conv + /norm1/BatchNormalization", first["kernel_a"])
 
+    def inside(self, case):
+        model = os.path.join(self.models, case, "model.onnx")
+        if not os.path.exists(model):
+            self.skipTest(f"there is no {model}")
+        return ["compare", "default", "--set-b", "engine.winograd=false", "--bisect", *EXACT, "--model", model, "--random"]
+
+    def test_a_node_in_a_body_is_found_whatever_runs_it(self):
+        for case, node, around in [
+                ("scan_of_convolutions", "body.Conv", [("scan", "Scan", "body", 0)]),
+                ("map_of_convolutions", "body.Conv", [("map", "SequenceMap", "body", 0)]),
+                ("growing_convolutions", "inner.Conv", [("outer", "Loop", "body", 1), ("inner", "Loop", "body", 0)])]:
+            with self.subTest(case=case):
+                first = self.json(*self.inside(case), schema="belay.compare/1", code=1)["bisect"]["first"]
+                self.assert_shape(first, FIRST)
+                self.assertEqual((first["op"], first["node"]), ("Conv", node))
+                self.assertEqual([(a["node"], a["op"], a["graph"], a["iteration"]) for a in first["around"]], around)
+
     def test_a_node_in_a_branch_in_a_body_is_found_with_its_iteration(self):
-        if not os.path.exists(self.loop):
-            self.skipTest(f"there is no {self.loop}")
-        arguments = ["compare", "default", "--set-b", "engine.winograd=false", "--bisect", *EXACT, "--model", self.loop, "--random"]
+        arguments = self.inside("loop_of_convolutions")
         made = self.json(*arguments, schema="belay.compare/1", code=1)
         first = made["bisect"]["first"]
         self.assert_shape(first, FIRST)
@@ -114,5 +129,5 @@ class CompareTest(ProgramTest):
 
 
 if __name__ == "__main__":
-    ProgramTest.program, CompareTest.model, CompareTest.loop = sys.argv[1:4]
+    ProgramTest.program, CompareTest.model, CompareTest.models = sys.argv[1:4]
     unittest.main(argv=sys.argv[:1])
