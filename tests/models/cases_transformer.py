@@ -259,7 +259,7 @@ def einsum_products(rng):
     none = np.zeros((2, 3, 0), np.float32)  # nothing to sum, nothing at all
     nodes.add("Einsum", [none, none], [np.zeros((2, 3, 3), np.float32)], equation="bik,bjk->bij")
     nodes.add("Einsum", [none, np.ones((3, 5), np.float32)], [np.zeros((2, 0, 5), np.float32)], equation="bik,in->bkn")
-    return nodes.case(13)
+    return nodes.case(13, beyond=True)
 
 
 CASES = [einsum_products, attention_heads, attention_masks, attention_past, attention_types, rotary_embedding, normalisations,
