@@ -166,6 +166,49 @@ def powers():
         yield Use("Pow", [f32([2, -2, 0]), ints(-1, -3, -1)], [f32([0.5, -0.125, np.inf])])
 
 
+@topic
+def quantised():
+    """what no integer holds: the nearest end; for NaN the standard says nothing, and all ways give one number"""
+    numbers = [np.inf, -np.inf, 1e30, -1e30, 2**31, -2**31, 2.0**33, 300, -300, 0.5, 1.5, 2.5, -0.5, 127.4, 127.5, -128.5, 255.4, 255.5, -0.4]
+    for source in F32, F16, BF16:
+        x = typed(source, numbers * 3)
+        for target in (2, 3, 4, 5):
+            for zero in 0, 100:
+                low, high = limits(target)
+                exact = [v if np.isinf(v) else np.rint(v) for v in wide(x)]
+                y = typed(target, [int(min(max(v + zero, low), high)) for v in exact])
+                version = 21 if target in (4, 5) or source != F32 else 13
+                yield Use("QuantizeLinear", [x, typed(source, 1), typed(target, zero)], [y], version=version, note=f"{NAME_OF[source]} to {NAME_OF[target]}")
+        for size in 1, 5, 40:
+            some = np.full(size, 3.0)
+            for at in {0, size // 2, size - 1}:
+                some[at] = np.nan
+                for target in (2, 3):
+                    yield Use("QuantizeLinear", [typed(source, some), typed(source, 1), typed(target, 7)], [(target, (size,))], version=19, note="NaN")
+                yield Use("Cast", [typed(source, some)], [typed(2, [0 if v != v else 3 for v in some])], to=2, note="NaN")
+    bad = f32([np.nan, np.inf, -np.inf, 1, 2])
+    for size in 1, 3, 5:
+        yield Use("DynamicQuantizeLinear", [bad[:size]], [(2, (size,)), (1, ()), (2, ())])
+        yield Use("DynamicQuantizeLinear", [f32([0] * size)], [np.zeros(size, np.uint8), (1, ()), (2, ())], note="of zeros")
+    yield Use("DynamicQuantizeLinear", [np.zeros((0,), f32)], [(2, (0,)), (1, ()), (2, ())], note="of nothing")
+    for mode in "nearest", "linear", "cubic":
+        yield Use("Resize", [bad.reshape(1, 1, 1, 5), None, f32([1, 1, 1, 1.7])], [(1, (1, 1, 1, 8))], mode=mode)
+        yield Use("Resize", [np.array([[[[2**31 - 1, -2**31, 5]]]], np.int32), None, f32([1, 1, 1, 3])], [(6, (1, 1, 1, 9))], mode=mode)
+    for op in "DFT", "STFT":
+        more = [scalar(5)] if op == "DFT" else [scalar(1), None, scalar(2)]
+        yield Use(op, [bad.reshape(1, 5, 1), *more], [(1, None)], loose=True)
+    yield Use("Det", [np.full((2, 2), np.nan, f32)], [f32(np.nan).reshape(())])
+    yield Use("TopK", [bad, ints(5)], [f32([-np.inf, 1, 2, np.inf, np.nan]), ints(2, 3, 4, 1, 0)], largest=0)
+    yield Use("QLinearMatMul", [np.full((1, 4), 255, np.uint8), f32(1e30).reshape(()), np.uint8(0).reshape(()), np.full((4, 1), 255, np.uint8),
+                                f32(1e30).reshape(()), np.uint8(0).reshape(()), f32(1e-30).reshape(()), np.uint8(9).reshape(())], [np.uint8([[255]])])
+    yield Use("QLinearConv", [np.full((1, 1, 2, 2), 255, np.uint8), f32(1e30).reshape(()), np.uint8(0).reshape(()), np.full((1, 1, 2, 2), -128, np.int8),
+                              f32(1e30).reshape(()), np.int8(0).reshape(()), f32(1e-30).reshape(()), np.uint8(9).reshape(())], [np.zeros((1, 1, 1, 1), np.uint8)])
+    yield Use("MatMulInteger", [np.full((1, 40), 255, np.uint8), np.full((40, 1), -128, np.int8), np.uint8(0).reshape(()), np.int8(127).reshape(())],
+              [np.int32([[40 * 255 * (-128 - 127)]])])
+    yield Use("MatMulInteger", [np.full((1, 40), -128, np.int8), np.full((40, 1), -128, np.int8), np.int8(127).reshape(()), np.int8(127).reshape(())],
+              [np.int32([[40 * 255 * 255]])])
+
+
 HUGE = 2**40
 
 
