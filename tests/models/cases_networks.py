@@ -255,4 +255,48 @@ def atrous(rng):
     return Case(g.model(13), (inputs, outputs))
 
 
-CASES = [atrous, mlp, cnn, symbolic_batch, residual_depthwise, conv_forms, transformer_block, two_lanes, fusion_traps]
+def roi_align(x, rois, images, size, ratio, scale, mode, half_pixel):
+    """Sample by sample, as RoiAlign is defined"""
+    h, w = x.shape[2:]
+    y = np.zeros((len(rois), x.shape[1], *size))
+
+    def parts(plane, row, column):
+        """The four neighbours of a place, each times its weight; zeros outside"""
+        if not (-1 <= row <= h and -1 <= column <= w):
+            return [0.0] * 4
+        row, column = max(row, 0), max(column, 0)
+        r0, c0 = min(int(row), h - 1), min(int(column), w - 1)
+        row, column = min(row, h - 1), min(column, w - 1)
+        r1, c1, a, b = min(r0 + 1, h - 1), min(c0 + 1, w - 1), row - r0, column - c0
+        return [(1 - a) * (1 - b) * plane[r0, c0], (1 - a) * b * plane[r0, c1], a * (1 - b) * plane[r1, c0], a * b * plane[r1, c1]]
+
+    for r, (left, top, right, bottom) in enumerate(ref.f64(rois) * scale - (0.5 if half_pixel else 0)):
+        extent = [bottom - top, right - left] if half_pixel else [max(bottom - top, 1), max(right - left, 1)]
+        bins = [e / n for e, n in zip(extent, size)]
+        counts = [ratio or max(0, math.ceil(b)) for b in bins]
+        for c, i, j in np.ndindex(x.shape[1], *size):
+            found = [parts(x[images[r], c], top + (i + (a + 0.5) / counts[0]) * bins[0], left + (j + (b + 0.5) / counts[1]) * bins[1])
+                     for a in range(counts[0]) for b in range(counts[1])]
+            if found:
+                y[r, c, i, j] = np.sum(found) / len(found) if mode == "avg" else np.max(found)
+    return f32(y)
+
+
+def regions(rng):
+    """RoiAlign with regions inside, across each edge, outside, of no size and turned round, by average and by maximum"""
+    x = f32(rng.randn(2, 3, 9, 11))
+    rois = f32([[1, 2, 7, 6], [-4, -3, 3, 5], [6, 5, 30, 20], [40, 40, 50, 50], [3, 3, 3, 3], [8, 7, 2, 1], [0, 0, 11, 9], [2, -9, 5, -7]])
+    images = rng.randint(0, 2, len(rois))
+    g, expected = Graph("regions"), []
+    names = [g.input("x", F32, ["n", 3, "h", "w"]), g.input("rois", F32, ["r", 4]), g.input("images", I64, ["r"])]
+    for k, (size, ratio, scale, mode, half_pixel) in enumerate([
+            ([2, 3], 2, 1.0, "avg", True), ([3, 2], 0, 1.0, "avg", True), ([7, 7], 2, 0.5, "avg", False), ([2, 2], 3, 1.0, "max", True),
+            ([1, 4], 0, 1.5, "max", False)]):
+        g.op("RoiAlign", *names, out=f"y_{k}", output_height=size[0], output_width=size[1], sampling_ratio=ratio, spatial_scale=scale,
+             mode=mode, coordinate_transformation_mode="half_pixel" if half_pixel else "output_half_pixel")
+        g.output(f"y_{k}", F32, ["r", 3, *size])
+        expected.append(roi_align(x, rois, images, size, ratio, scale, mode, half_pixel))
+    return Case(g.model(16), ([x, rois, images], expected))
+
+
+CASES = [regions, atrous, mlp, cnn, symbolic_batch, residual_depthwise, conv_forms, transformer_block, two_lanes, fusion_traps]

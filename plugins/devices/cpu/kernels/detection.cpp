@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 namespace belay::cpu {
 namespace {
@@ -105,12 +106,54 @@ struct RoiAlign {
                                                std::to_string(batches - 1) + ".");
     run.parallel(rois * channels, grain_of(double(out_height * out_width) * 20),
                  [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) one<T>(run, i / channels, i % channels);
+                   Samples samples;  // of one region, the same in each channel
+                   for (int64_t i = begin; i < end; ++i) {
+                     if (i == begin || i % channels == 0) samples = samples_of<T>(run, i / channels);
+                     one<T>(run, i / channels, i % channels, samples);
+                   }
                  });
     return BELAY_OK;
   }
+
+  static constexpr int64_t kMostSamples = 1 << 22;  // along a dim of one region
+  // A sample lies between two neighbours along a dim, or nowhere: then there is none.
+  struct Between {
+    int64_t low, high;
+    double low_weight, high_weight;
+  };
+  struct Axis {
+    std::vector<Between> samples;
+    std::vector<size_t> begin;  // of the samples of each bin
+    int64_t each = 0;           // samples that a bin would have if none lay outside
+    size_t count(int64_t bin) const { return begin[size_t(bin) + 1] - begin[size_t(bin)]; }
+  };
+  struct Samples {
+    Axis rows, columns;
+  };
+
+  Axis axis_of(double start, double size, int64_t bins, int64_t dim) const {
+    Axis out;
+    const double bin = size / double(bins);
+    out.each = ratio > 0 ? ratio
+               : bin > 0 ? int64_t(std::min({std::ceil(bin), 65536.0, double(kMostSamples / bins)}))
+                         : 0;  // none for NaN
+    out.begin.push_back(0);
+    for (int64_t p = 0; p < bins; ++p) {
+      for (int64_t i = 0; i < out.each; ++i) {
+        double x = start + (double(p) + (double(i) + 0.5) / double(out.each)) * bin;
+        if (!(x >= -1 && x <= double(dim)) || dim == 0) continue;
+        x = std::max(x, 0.0);
+        int64_t low = int64_t(x), high = low + 1;
+        if (low >= dim - 1) x = double(low = high = dim - 1);
+        const double part = x - double(low);
+        out.samples.push_back({low, high, 1 - part, part});
+      }
+      out.begin.push_back(out.samples.size());
+    }
+    return out;
+  }
   template <class T>
-  void one(const Run& run, int64_t r, int64_t channel) const {
+  Samples samples_of(const Run& run, int64_t r) const {
     const T* roi = run.in<T>(1) + r * 4;
     const auto value = [&](int k) {
       return double(Compute<T>::load(roi[k])) * scale - (half_pixel ? 0.5 : 0);
@@ -118,46 +161,38 @@ struct RoiAlign {
     const double x1 = value(0), y1 = value(1);
     double w = value(2) - x1, h = value(3) - y1;
     if (!half_pixel) w = std::max(w, 1.0), h = std::max(h, 1.0);
-    const double bin_h = h / double(out_height), bin_w = w / double(out_width);
-    const auto samples = [&](double bin) {
-      return ratio > 0 ? ratio : bin > 0 ? int64_t(std::min(std::ceil(bin), 65536.0)) : 0;  // none for NaN
-    };
-    const int64_t rows = samples(bin_h), cols = samples(bin_w);
+    return {axis_of(y1, h, out_height, height), axis_of(x1, w, out_width, width)};
+  }
+
+  // The sum over the four neighbours of each sample, each times its weight, or the largest of these.
+  template <class T>
+  void one(const Run& run, int64_t r, int64_t channel, const Samples& samples) const {
     const T* plane = run.in<T>(0) + (batch_of.at(run.in<void>(2), r) * channels + channel) * height * width;
     T* to = run.out<T>(0) + (r * channels + channel) * out_height * out_width;
+    const Axis &rows = samples.rows, &columns = samples.columns;
+    const int64_t all = rows.each * columns.each;
     for (int64_t py = 0; py < out_height; ++py)
       for (int64_t px = 0; px < out_width; ++px) {
-        double sum = 0, best = -INFINITY;
-        for (int64_t iy = 0; iy < rows; ++iy)
-          for (int64_t ix = 0; ix < cols; ++ix) {
-            const double y = y1 + (double(py) + (double(iy) + 0.5) / double(rows)) * bin_h;
-            const double x = x1 + (double(px) + (double(ix) + 0.5) / double(cols)) * bin_w;
-            double parts[4] = {};
-            sample<T>(plane, y, x, parts);
-            for (const double part : parts) sum += part, best = std::max(best, part);
+        // What lies outside is zero.
+        const bool outside = rows.count(py) * columns.count(px) < size_t(all);
+        double sum = 0, best = outside ? 0 : -INFINITY;
+        for (size_t iy = rows.begin[size_t(py)]; iy < rows.begin[size_t(py) + 1]; ++iy) {
+          const Between& y = rows.samples[iy];
+          const T *top = plane + y.low * width, *bottom = plane + y.high * width;
+          for (size_t ix = columns.begin[size_t(px)]; ix < columns.begin[size_t(px) + 1]; ++ix) {
+            const Between& x = columns.samples[ix];
+            const auto at = [](const T* row, int64_t column) { return double(Compute<T>::load(row[column])); };
+            const double parts[] = {
+                y.low_weight * x.low_weight * at(top, x.low), y.low_weight * x.high_weight * at(top, x.high),
+                y.high_weight * x.low_weight * at(bottom, x.low), y.high_weight * x.high_weight * at(bottom, x.high)};
+            sum += parts[0] + parts[1] + parts[2] + parts[3];
+            if (most)
+              for (const double part : parts) best = std::max(best, part);
           }
-        const double count = double(std::max<int64_t>(rows * cols, 1));
+        }
         to[py * out_width + px] =
-            Compute<T>::store(compute_t<T>(most ? (rows * cols > 0 ? best : 0) : sum / count));
+            Compute<T>::store(compute_t<T>(most ? (all > 0 ? best : 0) : sum / double(std::max<int64_t>(all, 1))));
       }
-  }
-  // The four neighbours, each times its weight.
-  template <class T>
-  void sample(const T* plane, double y, double x, double* parts) const {
-    if (!(y >= -1 && y <= double(height) && x >= -1 && x <= double(width)) || height == 0 || width == 0)
-      return;
-    y = std::max(y, 0.0), x = std::max(x, 0.0);
-    int64_t y0 = int64_t(y), x0 = int64_t(x), y1 = y0 + 1, x1 = x0 + 1;
-    if (y0 >= height - 1) y = double(y0 = y1 = height - 1);
-    if (x0 >= width - 1) x = double(x0 = x1 = width - 1);
-    const double ly = y - double(y0), lx = x - double(x0);
-    const auto at = [&](int64_t row, int64_t col) {
-      return double(Compute<T>::load(plane[row * width + col]));
-    };
-    parts[0] = (1 - ly) * (1 - lx) * at(y0, x0);
-    parts[1] = (1 - ly) * lx * at(y0, x1);
-    parts[2] = ly * (1 - lx) * at(y1, x0);
-    parts[3] = ly * lx * at(y1, x1);
   }
 };
 
@@ -169,7 +204,8 @@ Status prepare_roi_align(OpContext& op) {
   if (op.dtype(1) != op.dtype(0)) return op.bad("rois and X are of different types");
   const int64_t height = op.attr().int_or("output_height", 1), width = op.attr().int_or("output_width", 1);
   const int64_t ratio = op.attr().int_or("sampling_ratio", 0);
-  if (height < 1 || width < 1 || ratio < 0 || ratio > 4096 || height > 1 << 20 || width > 1 << 20)
+  if (height < 1 || width < 1 || ratio < 0 || ratio > 4096 || height > 1 << 20 || width > 1 << 20 ||
+      ratio * std::max(height, width) > RoiAlign::kMostSamples)
     return op.bad("output_height " + std::to_string(height) + ", output_width " + std::to_string(width) +
                   " or sampling_ratio " + std::to_string(ratio) + " is out of range");
   const std::string_view mode = op.attr().string_or("mode", "avg");
