@@ -55,9 +55,8 @@ struct NonMaxSuppression {
         for (const int64_t i : order) {
           if (int64_t(kept.size()) >= most) break;
           const Box candidate = box(run.in<float>(0) + (b * boxes + i) * 4);
-          bool free = true;
-          for (const Box& other : kept) free = free && !overlaps(candidate, other, threshold);
-          if (!free) continue;
+          const auto covers = [&](const Box& other) { return overlaps(candidate, other, threshold); };
+          if (std::ranges::any_of(kept, covers)) continue;
           kept.push_back(candidate);
           chosen.insert(chosen.end(), {b, c, i});
         }
