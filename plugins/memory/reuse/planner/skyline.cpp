@@ -1,0 +1,444 @@
+#include "planner/skyline.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+
+namespace belay::reuse {
+namespace {
+
+constexpr size_t kBadStates = size_t{1} << 16;
+
+template <class T>
+T one_of(std::mt19937_64& random, std::initializer_list<T> values) {
+  return values.begin()[random() % values.size()];
+}
+
+double fraction(std::mt19937_64& random) { return double(random() >> 11) * 0x1p-53; }
+
+}  // namespace
+
+Skyline::Skyline(std::vector<SpanBuffer> buffers, int32_t sections, uint64_t seed)
+    : buffers_(std::move(buffers)), sections_(sections), random_(seed) {
+  const size_t count = buffers_.size(), width = size_t(sections);
+  at_first_.assign(width + 1, 0);
+  for (const SpanBuffer& b : buffers_)
+    for (int32_t t = b.first; t < b.last; ++t) ++at_first_[size_t(t) + 1];
+  std::partial_sum(at_first_.begin(), at_first_.end(), at_first_.begin());
+  at_.resize(at_first_.back());
+  std::vector<uint32_t> fill(at_first_.begin(), at_first_.end() - 1);
+  for (size_t i = 0; i < count; ++i)
+    for (int32_t t = buffers_[i].first; t < buffers_[i].last; ++t) at_[fill[size_t(t)]++] = int32_t(i);
+  by_start_.resize(count);
+  std::iota(by_start_.begin(), by_start_.end(), 0);
+  std::stable_sort(by_start_.begin(), by_start_.end(), [&](int32_t a, int32_t b) {
+    return buffers_[size_t(a)].first < buffers_[size_t(b)].first;
+  });
+  for (auto* list : {&floor_, &top_, &slack_, &candidates_, &open_, &plateau_end_, &flat_, &supported_})
+    list->resize(width);
+  for (auto* list : {&lowest_, &support_, &placed_, &offset_}) list->resize(count);
+  touched_mark_.assign(width, 0);
+  score_.resize(count);
+  buffer_weight_.assign(count, 1);
+  section_weight_.assign(width, 1);
+  for (size_t i = 0; i < count; ++i) buffer_key_.push_back(random_());
+  for (size_t i = 0; i < width; ++i) section_key_.push_back(random_() | 1);
+  bad_.assign(kBadStates, 0);
+}
+
+// No rule is best for all: large or long ones first, tight or low sections first. Many short searches with
+// different ones find what a long one with any of them does not.
+void Skyline::draw() {
+  double size = one_of(random_, {0.0, 1.0, 1.0, 2.0}), length = one_of(random_, {0.0, 1.0, 1.0, 2.0, 3.0});
+  if (size + length == 0) size = 1;
+  slack_factor_ = one_of(random_, {0.0, 1.0, 10.0, 100.0});
+  height_factor_ = one_of(random_, {0.01, 1.0, 10.0, 100.0});
+  const double noise = one_of(random_, {0.0, 0.3, 1.0});
+  weigh_sections_ = one_of(random_, {true, false, false});
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    score_[i] = size * std::log(double(buffers_[i].size)) +
+                length * std::log(double(buffers_[i].last - buffers_[i].first)) +
+                0.3 * std::log(buffer_weight_[i]) + noise * fraction(random_);
+  const double most = *std::max_element(section_weight_.begin(), section_weight_.end());
+  for (double& weight : section_weight_) weight = 1e-3 + weight / most;
+  weight_step_ /= most;
+}
+
+void Skyline::restart(int32_t capacity) {
+  capacity_ = capacity;
+  for (size_t t = 0; t < size_t(sections_); ++t) {
+    int32_t bytes = 0;
+    for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k) bytes += buffers_[size_t(at_[k])].size;
+    floor_[t] = top_[t] = 0;
+    slack_[t] = capacity - bytes;
+    candidates_[t] = open_[t] = int32_t(at_first_[t + 1] - at_first_[t]);
+  }
+  for (auto* list : {&lowest_, &support_, &placed_}) std::fill(list->begin(), list->end(), 0);
+  trail_.clear();
+  members_ = by_start_;
+  parts_.clear();
+  choices_.clear();
+  frames_.clear();
+  forget_touched();
+}
+
+void Skyline::undo(size_t mark) {
+  while (trail_.size() > mark) {
+    *trail_.back().where = trail_.back().old;
+    trail_.pop_back();
+  }
+  forget_touched();
+}
+
+void Skyline::forget_touched() {
+  for (const int32_t t : touched_) touched_mark_[size_t(t)] = 0;
+  touched_.clear();
+  dry_.clear();
+}
+
+void Skyline::blame(int32_t section) {
+  const auto t = size_t(section);
+  section_weight_[t] += weight_step_;
+  weight_step_ *= 1.0005;
+  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k)
+    if (!placed_[size_t(at_[k])]) buffer_weight_[size_t(at_[k])] += 1.0 / open_[t];
+}
+
+// That much stays empty above `top`.
+bool Skyline::waste(int32_t section, int32_t amount) {
+  int32_t& slack = slack_[size_t(section)];
+  if (slack < amount) {
+    blame(section);
+    return false;
+  }
+  set(slack, slack - amount);
+  return true;
+}
+
+// A buffer cannot begin below `to`. The caller counts the candidates of [from_section, to_section) anew.
+void Skyline::lift(int32_t buffer, int32_t to, int32_t from_section, int32_t to_section) {
+  const int32_t old = lowest_[size_t(buffer)];
+  set(lowest_[size_t(buffer)], to);
+  for (int32_t s = buffers_[size_t(buffer)].first; s < buffers_[size_t(buffer)].last; ++s) {
+    touch(s);
+    if (s >= from_section && s < to_section) continue;
+    int32_t& count = candidates_[size_t(s)];
+    if (floor_[size_t(s)] == old) {
+      set(count, count - 1);
+      if (count == 0) dry_.push_back(s);
+    } else if (floor_[size_t(s)] == to) {
+      set(count, count + 1);
+    }
+  }
+}
+
+void Skyline::count_candidates(int32_t section) {
+  const auto t = size_t(section);
+  int32_t count = 0;
+  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k)
+    count += !placed_[size_t(at_[k])] && lowest_[size_t(at_[k])] == floor_[t];
+  set(candidates_[t], count);
+}
+
+// What is to come in a section, as jobs of one machine: they must end by the capacity; those that would not
+// if they came after a set of others come before it.
+bool Skyline::check_section(int32_t section) {
+  const auto t = size_t(section);
+  if (!open_[t]) return true;
+  int32_t end = floor_[t], largest = 0;
+  late_.clear();
+  early_.clear();
+  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k) {
+    const auto b = size_t(at_[k]);
+    if (placed_[b]) continue;
+    const int32_t size = buffers_[b].size;
+    largest = std::max(largest, size);
+    if (lowest_[b] <= floor_[t]) {
+      end += size;
+      early_.push_back(size);
+    } else {
+      late_.push_back(uint64_t(lowest_[b]) << 32 | uint32_t(b));
+    }
+  }
+  std::sort(late_.begin(), late_.end());
+  const auto low = [&](size_t i) { return int32_t(late_[i] >> 32); };
+  const auto size = [&](size_t i) { return buffers_[uint32_t(late_[i])].size; };
+  for (size_t i = 0; i < late_.size(); ++i) end = std::max(end, low(i)) + size(i);
+  if (end > capacity_) {
+    blame(section);
+    return false;
+  }
+  if (late_.empty() || capacity_ - end >= largest) return true;
+  lifted_.assign(late_.size(), 0);
+  int32_t after = 0;  // sizes of the set: all from i on
+  for (size_t i = late_.size(); i-- > 0;) {
+    after += size(i);
+    if (i && low(i - 1) == low(i)) continue;
+    const int32_t room = capacity_ - low(i) - after;
+    if (room >= largest) continue;
+    int32_t before = floor_[t];
+    for (const int32_t s : early_) before += s > room ? s : 0;
+    for (size_t k = 0; k < i; ++k) before += size(k) > room ? size(k) : 0;
+    if (before > low(i)) lifted_[i] = before;
+  }
+  int32_t to = 0;
+  for (size_t i = 0; i < late_.size(); ++i) {
+    to = std::max(to, lifted_[i]);
+    const auto b = int32_t(uint32_t(late_[i]));
+    if (to > lowest_[size_t(b)]) lift(b, to, 0, 0);
+  }
+  return true;
+}
+
+// Follows what changed until nothing more follows from it.
+bool Skyline::settle() {
+  bool possible = true;
+  for (size_t next = 0; possible;) {
+    if (!dry_.empty()) {
+      const int32_t section = dry_.back();
+      const auto t = size_t(section);
+      dry_.pop_back();
+      if (!open_[t] || candidates_[t] > 0) continue;
+      int32_t least = INT32_MAX;
+      for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k)
+        if (!placed_[size_t(at_[k])]) least = std::min(least, lowest_[size_t(at_[k])]);
+      if (!(possible = waste(section, least - floor_[t]))) break;
+      set(floor_[t], least);
+      count_candidates(section);
+      touch(section);
+    } else if (next < touched_.size()) {
+      const int32_t section = touched_[next++];
+      touched_mark_[size_t(section)] = 0;
+      possible = check_section(section);
+    } else {
+      break;
+    }
+  }
+  forget_touched();
+  return possible;
+}
+
+bool Skyline::place(int32_t buffer) {
+  const SpanBuffer& b = buffers_[size_t(buffer)];
+  const int32_t end = lowest_[size_t(buffer)] + b.size;
+  offset_[size_t(buffer)] = lowest_[size_t(buffer)];
+  set(placed_[size_t(buffer)], 1);
+  for (int32_t section = b.first; section < b.last; ++section) {
+    const auto t = size_t(section);
+    set(open_[t], open_[t] - 1);
+    set(top_[t], end);
+    set(floor_[t], end);
+    touch(section);
+  }
+  for (int32_t section = b.first; section < b.last; ++section)
+    for (uint32_t k = at_first_[size_t(section)]; k < at_first_[size_t(section) + 1]; ++k) {
+      const int32_t other = at_[k];
+      // Each that meets it, once: in the first section that they share.
+      if (placed_[size_t(other)] || std::max(b.first, buffers_[size_t(other)].first) != section) continue;
+      if (support_[size_t(other)] < end) set(support_[size_t(other)], end);
+      if (lowest_[size_t(other)] < end) lift(other, end, b.first, b.last);
+    }
+  for (int32_t section = b.first; section < b.last; ++section) {
+    count_candidates(section);
+    if (!candidates_[size_t(section)]) dry_.push_back(section);
+  }
+  return settle();
+}
+
+// Nothing in the section begins below `to`.
+bool Skyline::raise(int32_t section, int32_t to) {
+  const auto t = size_t(section);
+  if (!waste(section, to - floor_[t])) return false;
+  set(floor_[t], to);
+  touch(section);
+  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k)
+    if (!placed_[size_t(at_[k])] && lowest_[size_t(at_[k])] < to) lift(at_[k], to, section, section + 1);
+  count_candidates(section);
+  if (!candidates_[t]) dry_.push_back(section);
+  return settle();
+}
+
+// The lowest of all that are to come lies on what is placed, so nothing begins below the lowest that can.
+bool Skyline::raise_to_support(const Frame& frame) {
+  for (bool raised = true; raised;) {
+    raised = false;
+    int32_t least = INT32_MAX;
+    for (uint32_t k = frame.first; k < frame.first + frame.count; ++k) {
+      const auto b = size_t(members_[k]);
+      if (support_[b] == lowest_[b]) least = std::min(least, lowest_[b]);
+    }
+    if (least == INT32_MAX) return false;
+    for (uint32_t k = frame.first; k < frame.first + frame.count; ++k) {
+      const SpanBuffer& b = buffers_[size_t(members_[k])];
+      if (lowest_[size_t(members_[k])] >= least) continue;
+      for (int32_t section = b.first; section < b.last; ++section) {
+        if (floor_[size_t(section)] >= least) continue;
+        raised = true;
+        if (!raise(section, least)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+uint64_t Skyline::key_of(const Frame& frame) const {
+  uint64_t key = uint64_t(capacity_);
+  int32_t reached = 0;
+  for (uint32_t k = frame.first; k < frame.first + frame.count; ++k) {
+    const auto b = size_t(members_[k]);
+    key ^= buffer_key_[b];
+    for (auto t = size_t(std::max(reached, buffers_[b].first)); t < size_t(buffers_[b].last); ++t)
+      key += section_key_[t] * (uint64_t(uint32_t(floor_[t])) << 31 ^ uint32_t(top_[t]));
+    reached = std::max(reached, buffers_[b].last);
+  }
+  return key | 1;
+}
+
+// Of the sections whose every candidate lies flat on the skyline, the one with the fewest ways to go on.
+int32_t Skyline::choose_section(const Frame& frame) {
+  const int32_t begin = buffers_[size_t(members_[frame.first])].first;
+  int32_t end = begin;
+  for (uint32_t k = frame.first; k < frame.first + frame.count; ++k)
+    end = std::max(end, buffers_[size_t(members_[k])].last);
+  for (int32_t section = end; section-- > begin;) {
+    const auto t = size_t(section);
+    flat_[t] = supported_[t] = 0;
+    const bool level = section + 1 < end && open_[t] && open_[t + 1] && floor_[t] == floor_[t + 1];
+    plateau_end_[t] = level ? plateau_end_[t + 1] : section + 1;
+  }
+  for (uint32_t k = frame.first; k < frame.first + frame.count; ++k) {
+    const auto b = size_t(members_[k]);
+    const auto first = size_t(buffers_[b].first);
+    if (lowest_[b] != floor_[first] || buffers_[b].last > plateau_end_[first]) continue;
+    const int32_t on = support_[b] == lowest_[b];
+    for (auto t = first; t < size_t(buffers_[b].last); ++t) {
+      ++flat_[t];
+      supported_[t] += on;
+    }
+  }
+  int32_t best = -1;
+  double least = HUGE_VAL;
+  for (int32_t section = begin; section < end; ++section) {
+    const auto t = size_t(section);
+    if (!supported_[t] || flat_[t] != candidates_[t]) continue;
+    double ways = supported_[t] - 1;
+    if (slack_[t] > 0) ways += 0.5 + std::min(2.0, 50.0 * slack_[t] / capacity_);
+    if (ways > 0) {
+      ways += (slack_factor_ * slack_[t] + height_factor_ * floor_[t]) / capacity_;
+      if (weigh_sections_) ways /= section_weight_[t];
+    }
+    if (ways >= least) continue;
+    least = ways;
+    best = section;
+  }
+  return best;
+}
+
+// The supported buffers that can begin at the section's floor, best first; of equal ones only the first.
+void Skyline::collect_choices(const Frame& frame) {
+  const auto t = size_t(frame.section);
+  const auto begin = std::ptrdiff_t(choices_.size());
+  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k) {
+    const auto b = size_t(at_[k]);
+    if (placed_[b] || lowest_[b] != frame.height || support_[b] != frame.height) continue;
+    const auto equal = [&](int32_t other) {
+      const SpanBuffer &x = buffers_[b], &y = buffers_[size_t(other)];
+      return x.first == y.first && x.last == y.last && x.size == y.size;
+    };
+    if (std::none_of(choices_.begin() + begin, choices_.end(), equal)) choices_.push_back(at_[k]);
+  }
+  std::stable_sort(choices_.begin() + begin, choices_.end(),
+                   [&](int32_t a, int32_t b) { return score_[size_t(a)] > score_[size_t(b)]; });
+}
+
+// Makes a frame for a part, whose buffers hang together; false where they cannot be placed.
+bool Skyline::open(const Part& part) {
+  Frame frame{};
+  frame.first = part.first;
+  frame.count = part.count;
+  frame.rest = part.next;
+  frame.parent = part.frame;
+  if (!raise_to_support(frame)) return false;
+  frame.key = key_of(frame);
+  if (bad_[frame.key % kBadStates] == frame.key) return false;
+  frame.section = choose_section(frame);
+  frame.height = floor_[size_t(frame.section)];
+  frame.trail = trail_.size();
+  frame.members = members_.size();
+  frame.parts = parts_.size();
+  frame.choices = choices_.size();
+  collect_choices(frame);
+  frame.choices_end = choices_.size();
+  frame.next = frame.choices;
+  frames_.push_back(frame);
+  return true;
+}
+
+// Cuts those of members_[first .. first + count) that are to come where no buffer joins the two sides. The
+// list of the parts to do, smallest first, then `rest`.
+int32_t Skyline::split(uint32_t first, uint32_t count, int32_t frame, int32_t rest) {
+  const size_t begin = parts_.size();
+  int32_t reach = -1;
+  for (uint32_t k = first; k < first + count; ++k) {
+    const int32_t b = members_[k];
+    if (placed_[size_t(b)]) continue;
+    if (buffers_[size_t(b)].first >= reach) parts_.push_back({uint32_t(members_.size()), 0, frame, -1});
+    reach = std::max(reach, buffers_[size_t(b)].last);
+    members_.push_back(b);
+    ++parts_.back().count;
+  }
+  std::stable_sort(parts_.begin() + std::ptrdiff_t(begin), parts_.end(),
+                   [](const Part& a, const Part& b) { return a.count < b.count; });
+  for (size_t i = parts_.size(); i-- > begin;) {
+    parts_[i].next = rest;
+    rest = int32_t(i);
+  }
+  return rest;
+}
+
+// The next choice of a frame that leads on, or of the one that led to it; the list of the parts to do then.
+// No frame is left where there is none.
+int32_t Skyline::choose(int32_t at) {
+  while (at >= 0) {
+    frames_.resize(size_t(at) + 1);
+    Frame& frame = frames_.back();
+    undo(frame.trail);
+    members_.resize(frame.members);
+    parts_.resize(frame.parts);
+    choices_.resize(frame.choices_end);
+    const size_t choice = frame.next++;
+    bool possible = false;
+    if (choice < frame.choices_end) {
+      possible = place(choices_[choice]);
+    } else if (choice == frame.choices_end) {
+      possible = raise(frame.section, frame.height + 1);
+    } else {
+      bad_[frame.key % kBadStates] = frame.key;
+      at = frame.parent;
+      continue;
+    }
+    if (possible) return split(frame.first, frame.count, at, frame.rest);
+  }
+  frames_.clear();
+  return -1;
+}
+
+Skyline::Outcome Skyline::attempt(int32_t capacity, uint64_t nodes, const std::function<bool()>& stop) {
+  draw();
+  restart(capacity);
+  if (std::any_of(slack_.begin(), slack_.end(), [](int32_t slack) { return slack < 0; }))
+    return Outcome::kNone;
+  int32_t to_do = split(0, uint32_t(members_.size()), -1, -1);
+  for (const uint64_t last = nodes_ + nodes; to_do >= 0;) {
+    if (nodes_ >= last || (nodes_ % 64 == 0 && stop())) return Outcome::kStopped;
+    ++nodes_;
+    const Part part = parts_[size_t(to_do)];
+    to_do = choose(open(part) ? int32_t(frames_.size()) - 1 : part.frame);
+    if (frames_.empty()) return Outcome::kNone;
+  }
+  return Outcome::kFound;
+}
+
+}  // namespace belay::reuse
