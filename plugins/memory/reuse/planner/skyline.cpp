@@ -28,9 +28,15 @@ Skyline::Skyline(std::vector<SpanBuffer> buffers, int32_t sections, uint64_t see
     for (int32_t t = b.first; t < b.last; ++t) ++at_first_[size_t(t) + 1];
   std::partial_sum(at_first_.begin(), at_first_.end(), at_first_.begin());
   at_.resize(at_first_.back());
+  place_in_at_.resize(at_first_.back());
   std::vector<uint32_t> fill(at_first_.begin(), at_first_.end() - 1);
-  for (size_t i = 0; i < count; ++i)
-    for (int32_t t = buffers_[i].first; t < buffers_[i].last; ++t) at_[fill[size_t(t)]++] = int32_t(i);
+  for (size_t i = 0, places = 0; i < count; ++i) {
+    places_first_.push_back(uint32_t(places));
+    for (int32_t t = buffers_[i].first; t < buffers_[i].last; ++t) {
+      place_in_at_[places++] = fill[size_t(t)];
+      at_[fill[size_t(t)]++] = int32_t(i);
+    }
+  }
   by_start_.resize(count);
   std::iota(by_start_.begin(), by_start_.end(), 0);
   std::stable_sort(by_start_.begin(), by_start_.end(), [&](int32_t a, int32_t b) {
@@ -102,8 +108,20 @@ void Skyline::blame(int32_t section) {
   const auto t = size_t(section);
   section_weight_[t] += weight_step_;
   weight_step_ *= 1.0005;
-  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k)
-    if (!placed_[size_t(at_[k])]) buffer_weight_[size_t(at_[k])] += 1.0 / open_[t];
+  for (const int32_t b : still_open(section)) buffer_weight_[size_t(b)] += 1.0 / open_[t];
+}
+
+// Undoing makes the list of the open ones longer again; their order is free.
+void Skyline::take_out(int32_t buffer, int32_t section) {
+  const auto t = size_t(section);
+  const auto place_of = [&](int32_t b) -> uint32_t& {
+    return place_in_at_[places_first_[size_t(b)] + size_t(section - buffers_[size_t(b)].first)];
+  };
+  const uint32_t last = at_first_[t] + uint32_t(open_[t]) - 1;
+  uint32_t &mine = place_of(buffer), &others = place_of(at_[last]);
+  std::swap(at_[mine], at_[last]);
+  std::swap(mine, others);
+  set(open_[t], open_[t] - 1);
 }
 
 // That much stays empty above `top`.
@@ -137,8 +155,7 @@ void Skyline::lift(int32_t buffer, int32_t to, int32_t from_section, int32_t to_
 void Skyline::count_candidates(int32_t section) {
   const auto t = size_t(section);
   int32_t count = 0;
-  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k)
-    count += !placed_[size_t(at_[k])] && lowest_[size_t(at_[k])] == floor_[t];
+  for (const int32_t b : still_open(section)) count += lowest_[size_t(b)] == floor_[t];
   set(candidates_[t], count);
 }
 
@@ -147,17 +164,21 @@ void Skyline::count_candidates(int32_t section) {
 bool Skyline::check_section(int32_t section) {
   const auto t = size_t(section);
   if (!open_[t]) return true;
-  int32_t end = floor_[t], largest = 0;
+  // What stays empty beneath the last to begin is at most the way up to it.
+  int32_t largest = 0, highest = 0;
+  for (const int32_t b : still_open(section)) {
+    largest = std::max(largest, buffers_[size_t(b)].size);
+    highest = std::max(highest, lowest_[size_t(b)]);
+  }
+  if (slack_[t] - (highest - floor_[t]) >= (highest > floor_[t] ? largest : 0)) return true;
+  int32_t end = floor_[t];
   late_.clear();
   early_.clear();
-  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k) {
-    const auto b = size_t(at_[k]);
-    if (placed_[b]) continue;
-    const int32_t size = buffers_[b].size;
-    largest = std::max(largest, size);
+  for (const int32_t open : still_open(section)) {
+    const auto b = size_t(open);
     if (lowest_[b] <= floor_[t]) {
-      end += size;
-      early_.push_back(size);
+      end += buffers_[b].size;
+      early_.push_back(buffers_[b].size);
     } else {
       late_.push_back(uint64_t(lowest_[b]) << 32 | uint32_t(b));
     }
@@ -202,8 +223,7 @@ bool Skyline::settle() {
       dry_.pop_back();
       if (!open_[t] || candidates_[t] > 0) continue;
       int32_t least = INT32_MAX;
-      for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k)
-        if (!placed_[size_t(at_[k])]) least = std::min(least, lowest_[size_t(at_[k])]);
+      for (const int32_t b : still_open(section)) least = std::min(least, lowest_[size_t(b)]);
       if (!(possible = waste(section, least - floor_[t]))) break;
       set(floor_[t], least);
       count_candidates(section);
@@ -227,16 +247,15 @@ bool Skyline::place(int32_t buffer) {
   set(placed_[size_t(buffer)], 1);
   for (int32_t section = b.first; section < b.last; ++section) {
     const auto t = size_t(section);
-    set(open_[t], open_[t] - 1);
+    take_out(buffer, section);
     set(top_[t], end);
     set(floor_[t], end);
     touch(section);
   }
   for (int32_t section = b.first; section < b.last; ++section)
-    for (uint32_t k = at_first_[size_t(section)]; k < at_first_[size_t(section) + 1]; ++k) {
-      const int32_t other = at_[k];
+    for (const int32_t other : still_open(section)) {
       // Each that meets it, once: in the first section that they share.
-      if (placed_[size_t(other)] || std::max(b.first, buffers_[size_t(other)].first) != section) continue;
+      if (std::max(b.first, buffers_[size_t(other)].first) != section) continue;
       if (support_[size_t(other)] < end) set(support_[size_t(other)], end);
       if (lowest_[size_t(other)] < end) lift(other, end, b.first, b.last);
     }
@@ -253,8 +272,8 @@ bool Skyline::raise(int32_t section, int32_t to) {
   if (!waste(section, to - floor_[t])) return false;
   set(floor_[t], to);
   touch(section);
-  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k)
-    if (!placed_[size_t(at_[k])] && lowest_[size_t(at_[k])] < to) lift(at_[k], to, section, section + 1);
+  for (const int32_t b : still_open(section))
+    if (lowest_[size_t(b)] < to) lift(b, to, section, section + 1);
   count_candidates(section);
   if (!candidates_[t]) dry_.push_back(section);
   return settle();
@@ -338,16 +357,15 @@ int32_t Skyline::choose_section(const Frame& frame) {
 
 // The supported buffers that can begin at the section's floor, best first; of equal ones only the first.
 void Skyline::collect_choices(const Frame& frame) {
-  const auto t = size_t(frame.section);
   const auto begin = std::ptrdiff_t(choices_.size());
-  for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k) {
-    const auto b = size_t(at_[k]);
-    if (placed_[b] || lowest_[b] != frame.height || support_[b] != frame.height) continue;
+  for (const int32_t open : still_open(frame.section)) {
+    const auto b = size_t(open);
+    if (lowest_[b] != frame.height || support_[b] != frame.height) continue;
     const auto equal = [&](int32_t other) {
       const SpanBuffer &x = buffers_[b], &y = buffers_[size_t(other)];
       return x.first == y.first && x.last == y.last && x.size == y.size;
     };
-    if (std::none_of(choices_.begin() + begin, choices_.end(), equal)) choices_.push_back(at_[k]);
+    if (std::none_of(choices_.begin() + begin, choices_.end(), equal)) choices_.push_back(open);
   }
   std::stable_sort(choices_.begin() + begin, choices_.end(),
                    [&](int32_t a, int32_t b) { return score_[size_t(a)] > score_[size_t(b)]; });

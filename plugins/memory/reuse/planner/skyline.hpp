@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace belay::reuse {
@@ -71,6 +72,10 @@ class Skyline {
     touched_mark_[size_t(section)] = 1;
     touched_.push_back(section);
   }
+  std::span<const int32_t> still_open(int32_t section) const {
+    return {&at_[at_first_[size_t(section)]], size_t(open_[size_t(section)])};
+  }
+  void take_out(int32_t buffer, int32_t section);
   void blame(int32_t section);
   bool waste(int32_t section, int32_t amount);
   void lift(int32_t buffer, int32_t to, int32_t from_section, int32_t to_section);
@@ -91,7 +96,8 @@ class Skyline {
   const std::vector<SpanBuffer> buffers_;
   const int32_t sections_;
   std::vector<uint32_t> at_first_;  // of each section, in at_
-  std::vector<int32_t> at_;         // buffers of each section
+  std::vector<int32_t> at_;         // buffers of each section, those that are to come first
+  std::vector<uint32_t> places_first_, place_in_at_;  // of each buffer, for each of its sections: where in at_
   std::vector<int32_t> by_start_;   // all buffers in the order of their first section
 
   // The state, which `trail_` undoes. Of a section: where what comes next can begin at the lowest, where
