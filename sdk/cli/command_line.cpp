@@ -71,6 +71,7 @@ class CommandLine {
     add_devices();
     add_plugins();
     add_config();
+    add_memory();
     add_explain();
     add_doctor();
     add_version();
@@ -463,6 +464,32 @@ class CommandLine {
     });
   }
 
+  void add_memory() {
+    App* memory = group("memory", "Plan memory",
+                        "  belay memory plan problem.csv --svg plan.svg");
+    App* plan = verb(memory, "plan", "Place buffers with known lifetimes in as little memory as possible",
+                     "  belay memory plan problem.csv\n"
+                     "  belay memory plan problem.csv.gz --capacity 1048576 --budget-ms 200 --json\n"
+                     "  belay memory plan problem.csv --svg plan.svg");
+    plan->add_option("file", memory_plan_.file,
+                     "CSV, also compressed by gzip, with the columns id,lower,upper,size: a buffer lives from step "
+                     "lower to just before step upper; a column alignment may follow")
+        ->type_name("FILE");
+    plan->add_option("--capacity", memory_plan_.capacity,
+                     "Bytes: a plan that needs no more is good enough; exit code 1 where none is found")
+        ->type_name("N");
+    plan->add_option("--budget-ms", memory_plan_.budget_ms, "Time to look for a better plan (1000); 0: the quick answer")
+        ->type_name("MS")
+        ->check(number_from(0));
+    plan->add_option("--seed", memory_plan_.seed, "Of the search (1)")->type_name("N");
+    plan->add_option("--svg", memory_plan_.svg, "Draws the plan: time to the right, offsets up")->type_name("FILE");
+    add_common(plan, memory_plan_.common);
+    does(plan, [this] {
+      required(memory_plan_.file, "file", "memory plan");
+      return memory_plan(memory_plan_, output_);
+    });
+  }
+
   void add_config() {
     App* config = group("config", "Check and show configurations",
                         "  belay config check --config my.toml\n  belay config show --set engine.threads=2\n "
@@ -578,6 +605,7 @@ class CommandLine {
   BenchOptions bench_;
   CompareOptions compare_;
   InspectOptions inspect_;
+  MemoryPlanOptions memory_plan_;
   ConformanceOptions conformance_;
   Common common_;     // of the verbs that have no options of their own
   std::string word_;  // the one word of a verb

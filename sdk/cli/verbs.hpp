@@ -49,6 +49,16 @@ struct CompareOptions {
 };
 Exit compare(const CompareOptions& options, Output& output);
 
+struct MemoryPlanOptions {
+  Common common;
+  std::string file;                  // the problem: CSV, or CSV compressed by gzip
+  std::optional<uint64_t> capacity;  // bytes; a plan that fits is good enough
+  double budget_ms = 1000;
+  uint64_t seed = 1;
+  std::string svg;  // where the picture goes, or empty
+};
+Exit memory_plan(const MemoryPlanOptions& options, Output& output);
+
 struct InspectOptions {
   Common common;
   std::string model;

@@ -3,18 +3,25 @@
 
 #include <belay/plugin.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 namespace {
 
 struct Policy {
   const belay_host& host;
+  uint64_t budget_ns;  // a plan's, where the caller allows less
 };
 
 uint64_t serves(belay_obj*) noexcept { return BELAY_POLICY_PLAN; }
 
 belay_status plan(belay_obj* object, const belay_plan_req* req, belay_plan_result* result) noexcept {
-  return belay::guard(belay::self<Policy>(object).host, [&] { return belay::reuse::plan(*req, *result); });
+  const Policy& policy = belay::self<Policy>(object);
+  return belay::guard(policy.host, [&] {
+    belay_plan_req mine = *req;
+    mine.budget_ns = std::max(req->budget_ns, policy.budget_ns);
+    return belay::reuse::plan(mine, *result);
+  });
 }
 
 // It holds no memory at all.
@@ -46,10 +53,11 @@ struct Plugin {
   }
 };
 
-belay_status create(belay_ctx* ctx, const belay_value*, belay_created* out) noexcept {
+belay_status create(belay_ctx* ctx, const belay_value* config, belay_created* out) noexcept {
   const belay_host& host = belay::state<Plugin>(ctx).host;
   return belay::guard(host, [&]() -> belay::Status {
-    belay::give(out, std::make_unique<Policy>(Policy{host}), kTable);
+    const auto budget_us = uint64_t(belay::Value(config)["budget_us"].as_int(0));
+    belay::give(out, std::make_unique<Policy>(Policy{host, budget_us * 1000}), kTable);
     return {};
   });
 }

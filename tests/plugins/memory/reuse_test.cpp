@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 #include <planner/planner.hpp>
 
-#include <chrono>
+#include <algorithm>
+#include <numeric>
 #include <random>
 
 namespace belay::testing {
@@ -95,6 +96,50 @@ TEST(ReusePlanTest, EqualSeedsGiveEqualAnswers) {
     problem.buffers.push_back({(random() % 100 + 1) * 64, begin, begin + 1 + random() % 20});
   }
   EXPECT_EQ(solve(problem).offset, solve(problem).offset);
+}
+
+// The least peak of all: of some order, in which each buffer lies as low as it can.
+uint64_t least_peak(const PlanProblem& problem) {
+  const auto& all = problem.buffers;
+  std::vector<uint32_t> order(all.size());
+  std::iota(order.begin(), order.end(), 0u);
+  uint64_t least = UINT64_MAX;
+  do {
+    std::vector<std::pair<uint64_t, uint32_t>> placed;  // offset, buffer
+    uint64_t peak = 0;
+    for (const uint32_t i : order) {
+      uint64_t offset = 0;
+      std::sort(placed.begin(), placed.end());
+      for (const auto& [at, other] : placed)
+        if (all[i].begin < all[other].end && all[other].begin < all[i].end && at < offset + all[i].bytes)
+          offset = std::max(offset, at + all[other].bytes);
+      placed.emplace_back(offset, i);
+      peak = std::max(peak, offset + all[i].bytes);
+    }
+    least = std::min(least, peak);
+  } while (std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
+TEST(ReusePlanTest, SmallProblemsAreSolvedAndProved) {
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    std::mt19937 random(seed);
+    PlanProblem problem{.budget_ns = 2'000'000'000, .seed = seed};
+    for (uint32_t i = 0; i < 7; ++i) {
+      const uint64_t begin = random() % 6;
+      problem.buffers.push_back({.bytes = random() % 9 + 1, .begin = begin, .end = begin + 1 + random() % 4, .align = 1});
+    }
+    const PlanAnswer answer = solve(problem);
+    EXPECT_EQ(answer.peak[0], least_peak(problem)) << seed;
+    EXPECT_EQ(answer.optimal, 1u) << seed;
+  }
+}
+
+TEST(ReusePlanTest, AChainInPlaceNeedsTheMemoryOfOneLink) {
+  PlanProblem problem{.budget_ns = 1'000'000};
+  for (uint32_t i = 0; i < 50; ++i) problem.buffers.push_back({4096, i, i + 2});
+  for (uint32_t i = 0; i + 1 < 50; ++i) problem.in_place.push_back({i, i + 1});
+  EXPECT_EQ(solve(problem).peak[0], 4096u);
 }
 
 // Random requests with everything in them: the checker finds nothing, and the peak is between the bound and

@@ -15,7 +15,7 @@ import unittest
 from program import ProgramTest, tensor_pb, write_npy
 
 VERBS = ["run", "bench", "inspect", "devices", "plugins list", "plugins info", "plugins explain", "config check",
-         "config show", "config example", "explain", "doctor", "version", "conformance onnx", "completion bash",
+         "config show", "config example", "memory plan", "explain", "doctor", "version", "conformance onnx", "completion bash",
          "help"]
 
 

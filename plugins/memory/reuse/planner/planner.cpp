@@ -67,8 +67,8 @@ class Search {
 
   Placement run() {
     try_rules();
-    if (arena_.buffers.size() > 2 && !enough()) search_exactly();
-    if (limits_.timed && arena_.buffers.size() > 2) shuffle();
+    if (!enough()) search_exactly();
+    if (limits_.timed && arena_.buffers.size() > 1) shuffle();
     return std::move(best_);
   }
   bool proved() const { return proved_; }
@@ -107,7 +107,9 @@ class Search {
 
   std::vector<uint32_t> ordered(const std::vector<double>& keys) const {
     std::vector<uint32_t> order = heavy_;
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return keys[a] > keys[b]; });
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return keys[a] != keys[b] ? keys[a] > keys[b] : arena_.buffers[a].align > arena_.buffers[b].align;
+    });
     order.insert(order.end(), idle_.begin(), idle_.end());
     return order;
   }
@@ -242,7 +244,9 @@ class Search {
   // The buffers that reach highest move forward in the order, one at a time.
   void shuffle() {
     const auto below = [&](uint64_t limit) { return random_() % limit; };
-    while (!enough() && !limits_.over()) {
+    // Few buffers have few orders: there is an end without an improvement.
+    const uint64_t most = 32 * order_.size();
+    for (uint64_t failures = 0; failures < most && !enough() && !limits_.over(); ++failures) {
       std::vector<uint32_t> next = order_;
       std::vector<uint32_t> top;
       for (const uint32_t i : heavy_)
@@ -254,6 +258,7 @@ class Search {
       if (below(4) == 0) std::swap(next[below(next.size())], next[below(next.size())]);
       Placement made = placer_.run(next, light_, fit_, best_.peak + 1, limits_.looks);
       if (made.peak > best_.peak) continue;  // equal is taken too: it leads out of flat places
+      if (made.peak < best_.peak) failures = 0;
       best_ = std::move(made);
       order_ = std::move(next);
     }

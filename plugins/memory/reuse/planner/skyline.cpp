@@ -1,6 +1,7 @@
 #include "planner/skyline.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <climits>
 #include <cmath>
 #include <cstddef>
@@ -9,7 +10,7 @@
 namespace belay::reuse {
 namespace {
 
-constexpr size_t kBadStates = size_t{1} << 16;
+constexpr size_t kMostBadStates = size_t{1} << 16;
 
 template <class T>
 T one_of(std::mt19937_64& random, std::initializer_list<T> values) {
@@ -51,7 +52,7 @@ Skyline::Skyline(std::vector<SpanBuffer> buffers, int32_t sections, uint64_t see
   section_weight_.assign(width, 1);
   for (size_t i = 0; i < count; ++i) buffer_key_.push_back(random_());
   for (size_t i = 0; i < width; ++i) section_key_.push_back(random_() | 1);
-  bad_.assign(kBadStates, 0);
+  bad_.assign(std::min(kMostBadStates, std::bit_ceil(64 * count)), 0);
 }
 
 // No rule is best for all: large or long ones first, tight or low sections first. Many short searches with
@@ -380,7 +381,7 @@ bool Skyline::open(const Part& part) {
   frame.parent = part.frame;
   if (!raise_to_support(frame)) return false;
   frame.key = key_of(frame);
-  if (bad_[frame.key % kBadStates] == frame.key) return false;
+  if (bad_[frame.key % bad_.size()] == frame.key) return false;
   frame.section = choose_section(frame);
   frame.height = floor_[size_t(frame.section)];
   frame.trail = trail_.size();
@@ -433,7 +434,7 @@ int32_t Skyline::choose(int32_t at) {
     } else if (choice == frame.choices_end) {
       possible = raise(frame.section, frame.height + 1);
     } else {
-      bad_[frame.key % kBadStates] = frame.key;
+      bad_[frame.key % bad_.size()] = frame.key;
       at = frame.parent;
       continue;
     }
