@@ -180,7 +180,7 @@ std::string check_plan_answer(const PlanProblem& problem, const std::vector<uint
 
 std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& offsets, uint64_t peak,
                       uint64_t lower_bound, const std::string& title) {
-  constexpr double kWidth = 1200, kHeight = 640, kLeft = 90, kTop = 48, kBottom = 40, kRight = 20;
+  constexpr double kWidth = 1200, kHeight = 640, kLeft = 90, kTop = 48, kBottom = 40, kRight = 40;
   uint64_t first = UINT64_MAX, last = 0;
   std::vector<uint32_t> shown;
   for (uint32_t i = 0; i < problem.ids.size(); ++i) {
