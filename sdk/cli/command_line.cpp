@@ -40,14 +40,14 @@ CLI::Validator number_from(double least) {
       "");
 }
 
-CLI::Validator count_to(uint64_t most) {
+CLI::Validator count_to(uint64_t most, uint64_t least = 1) {
   return CLI::Validator(
-      [most](std::string& text) {
+      [least, most](std::string& text) {
         uint64_t value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool good =
-            error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= most;
-        return good ? "" : "'" + text + "' is no number of 1 to " + std::to_string(most);
+            error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+        return good ? "" : "'" + text + "' is no number of " + std::to_string(least) + " to " + std::to_string(most);
       },
       "");
 }
@@ -311,7 +311,8 @@ class CommandLine {
         ->group("Inputs");
     app->add_option("--threads", bench_.threads, "Threads of the engine (all cores); sets engine.threads")
         ->type_name("N")
-        ->group("Measurement");
+        ->group("Measurement")
+        ->check(count_to(UINT64_MAX, 0));
     app->add_option("--callers", bench_.callers,
                     "Threads that run the model at once, each with its own context (1)")
         ->type_name("N")
@@ -477,11 +478,12 @@ class CommandLine {
         ->type_name("FILE");
     plan->add_option("--capacity", memory_plan_.capacity,
                      "Bytes: a plan that needs no more is good enough; exit code 1 where none is found")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(count_to(UINT64_MAX, 0));
     plan->add_option("--budget-ms", memory_plan_.budget_ms, "Time to look for a better plan (1000); 0: the quick answer")
         ->type_name("MS")
         ->check(number_from(0));
-    plan->add_option("--seed", memory_plan_.seed, "Of the search (1)")->type_name("N");
+    plan->add_option("--seed", memory_plan_.seed, "Of the search (1)")->type_name("N")->check(count_to(UINT64_MAX, 0));
     plan->add_option("--svg", memory_plan_.svg, "Draws the plan: time to the right, offsets up")->type_name("FILE");
     add_common(plan, memory_plan_.common);
     does(plan, [this] {

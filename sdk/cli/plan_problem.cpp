@@ -240,11 +240,13 @@ std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& o
   }
   add("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"6 4\"/>\n", kLeft,
       y(lower_bound), kWidth - kRight, y(lower_bound));
-  for (int tick = 0; tick <= 4; ++tick) {
-    const auto offset = uint64_t(double(peak) * tick / 4);
+  // In integers: the largest of 64 bits have no double.
+  const auto quarters = [](uint64_t of, uint64_t many) { return of / 4 * many + of % 4 * many / 4; };
+  for (uint64_t tick = 0; tick <= 4; ++tick) {
+    const uint64_t offset = quarters(peak, tick);
     add("<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", kLeft - 6, y(offset) + 4,
         bytes_text(offset).c_str());
-    const uint64_t step = first + uint64_t(double(last - first) * tick / 4);
+    const uint64_t step = first + quarters(last - first, tick);
     add("<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">%llu</text>\n", x(step), kHeight - kBottom + 18,
         static_cast<unsigned long long>(step));
   }

@@ -59,6 +59,7 @@ def add(files):
             ("tokens_without_padding", use("GatedRelativePositionBias", [1, 2, 4], row, [1, 2, 2, 2], np.ones((2, 8), np.float32),
                                            np.ones(8, np.float32), np.ones((1, 2, 1, 1), np.float32), np.zeros((1, 2), np.int32), num_heads=2),
              ["token_offset is not supported"]),
+            ("taps_beyond_63_bits", use("CausalConvWithState", [1, 2, 5], np.ones((2, 1, 4), np.float32), dilation=2**63 - 1), ["'dilation' is 9223372036854775807"]),
             ("states_of_a_window", use("CausalConvWithState", [1, 2, 5], np.ones((2, 1, 3), np.float32), state_window=2), ["'state_window' is 2"]),
             ("mask_of_5", use("Attention", [1, 2, 4], eye, None, np.ones((1, 5), np.int32), num_heads=2), ["mask", "[1,5]"]),
             ("hidden_sizes", use("Attention", [1, 2, 4], eye, num_heads=2, qkv_hidden_sizes=[4, 4, 5]), ["[4,4,5]"]),

@@ -90,9 +90,25 @@ TEST(ReusePlanTest, EmptyBuffersAndEmptyLivesCostNothing) {
 
 TEST(ReusePlanTest, WhatCannotHaveAnAddressIsRefusedByName) {
   PlanAnswer answer;
-  const Status status = run_planner({.buffers = {{UINT64_MAX - 100, 0, 1}, {4096, 0, 1}}}, answer);
-  EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_NE(status.message().find("Buffer 1"), std::string::npos) << status.message();
+  for (const uint64_t most : {uint64_t{1} << 62, uint64_t{INT64_MAX} - 100}) {
+    const Status status = run_planner({.buffers = {{most, 0, 1}, {most, 0, 1}}}, answer);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_NE(status.message().find("Buffer 1"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(run_planner({.buffers = {{UINT64_MAX - 100, 0, 1}}}, answer).code(), Code::kInvalidArgument);
+}
+
+// The largest numbers that may be: sums of them have a sign.
+TEST(ReusePlanTest, ExtremesOfStepsAndBytesArePlanned) {
+  const uint64_t half = uint64_t{1} << 62;
+  PlanAnswer answer;
+  ASSERT_TRUE(run_planner({.buffers = {{half, 0, uint64_t{1} << 63},
+                                       {half - 1000, INT64_MAX, UINT64_MAX},
+                                       {500, UINT64_MAX - 1, UINT64_MAX}}},
+                          answer)
+                  .ok());
+  EXPECT_GE(answer.peak[0], 2 * half - 1000);
+  EXPECT_LE(answer.peak[0], uint64_t{INT64_MAX});
 }
 
 TEST(ReusePlanTest, EqualSeedsGiveEqualAnswers) {

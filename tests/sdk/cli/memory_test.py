@@ -88,7 +88,9 @@ class MemoryPlanTest(ProgramTest):
                             ("id,lower,upper,size\n1,0,2,18446744073709551616\n", "has the size '18446744073709551616'"),
                             ("id,lower,upper,size\n1,3,2,4\n", "lives from 3 to 2"),
                             ("id,lower,upper,size,alignment\n1,0,2,4,3\n", "alignment 3, want a power of two"),
-                            ("id,lower,upper,size\n1,0,2,18446744073709551000\n2,0,2,4096\n", "does not fit into 2^64 bytes"),
+                            ("id,lower,upper,size\n1,0,2,18446744073709551000\n", "Buffer 0 of 18446744073709551000 bytes does not fit"),
+                            ("id,lower,upper,size\n1,0,2,4611686018427387904\n2,0,2,4611686018427387904\n",
+                             "does not fit into 2^63 bytes"),
                             ("x" * 5000, "longer than 4096 bytes")]:
             with self.subTest(words=words):
                 self.write("p.csv", text)
@@ -99,6 +101,16 @@ class MemoryPlanTest(ProgramTest):
         self.write("cut.csv.gz", gzip.compress(problem([(0, 2, 100)] * 5000).encode())[:-200])
         self.assertIn("Cannot read 'cut.csv.gz'", self.belay("memory", "plan", "cut.csv.gz", code=3).stderr)
         self.assertIn("Cannot write", self.belay("memory", "plan", "plan.csv", "--svg", "no/such.svg", code=3).stderr)
+
+    def test_extremes_are_planned_and_drawn(self):
+        self.write("p.csv", "id,lower,upper,size\n1,0,9223372036854775808,4611686018427387904\n"
+                            "2,9223372036854775807,18446744073709551615,4611686018427380000\n")
+        self.assertEqual(self.plan("p.csv", "--svg", "p.svg", "--capacity", 2**64 - 1, "--budget-ms", 1e300)["peak"],
+                         4611686018427387904 + 4611686018427380000)
+        self.assertIn(">18446744073709551615</text>", (self.folder / "p.svg").read_text())
+        for option in ("--capacity", "--seed"):
+            for value in ("-1", "18446744073709551616", "1e3"):
+                self.assertIn(f"'{value}' is no number of 0 to", self.belay("memory", "plan", "p.csv", f"{option}={value}", code=2).stderr)
 
     def test_published_problems_fit_into_their_capacity(self):
         files = sorted(self.problems.glob("minimalloc/?.1048576.csv"))

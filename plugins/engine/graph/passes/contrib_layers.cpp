@@ -303,8 +303,11 @@ Result<bool> Contrib::causal_conv(ir::Node& node) {
   const ir::Type weight = env_.type(node.input(1));
   if (!weight.concrete() || weight.dims.size() != 3)
     return refuse(node, "the weight is " + ir::to_string(weight) + ", want [channels,1,size], known", Code::kInvalidArgument);
-  const int64_t dilation = node.int_or("dilation", 1), before_it = (weight.dims[2] - 1) * dilation;
-  if (dilation < 1) return refuse(node, "attribute 'dilation' is " + std::to_string(dilation) + ", want 1 or more", Code::kInvalidArgument);
+  const int64_t dilation = node.int_or("dilation", 1);
+  int64_t before_it = 0;
+  if (dilation < 1 || __builtin_mul_overflow(weight.dims[2] - 1, dilation, &before_it))
+    return refuse(node, "attribute 'dilation' is " + std::to_string(dilation) + ", want 1 or more, and a place for each of " +
+                            std::to_string(weight.dims[2]) + " taps in 63 bits", Code::kInvalidArgument);
   const auto op = [&](std::string_view name, uint32_t version, std::vector<ir::ValueId> inputs) {
     return before(node, {name, version}, std::move(inputs));
   };

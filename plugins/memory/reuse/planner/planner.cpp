@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 // Above these numbers the exact search takes longer than it is worth, and one look at a pair of buffers each.
 constexpr size_t kExactBuffers = 2048, kExactEntries = size_t{1} << 20;
 constexpr size_t kLightFrom = 4096;
+constexpr uint64_t kMostBytes = INT64_MAX;  // of an arena
 
 struct Traits {
   double bytes, life, first;
@@ -291,12 +292,12 @@ Status check(const belay_plan_req& req) {
     const uint32_t arena = req.arena ? req.arena[i] : 0;
     if (arena >= req.arena_count)
       return wrong(i, "is in arena " + std::to_string(arena) + " of " + std::to_string(req.arena_count));
-    // Even all of them one after another must have an address.
+    // Even all of them one after another must have an address, and sums of bytes are also taken with a sign.
     uint64_t room = 0;
     if (__builtin_add_overflow(req.bytes[i], align, &room) ||
-        __builtin_add_overflow(total[arena], room, &total[arena]))
+        __builtin_add_overflow(total[arena], room, &total[arena]) || total[arena] > kMostBytes)
       return wrong(i, "of " + std::to_string(req.bytes[i]) +
-                          " bytes does not fit into 2^64 bytes with those before it");
+                          " bytes does not fit into 2^63 bytes with those before it");
     if (req.fixed_offset && req.fixed_offset[i] != BELAY_OFFSET_FREE) {
       if (req.fixed_offset[i] % align || req.fixed_offset[i] + req.bytes[i] < req.bytes[i])
         return wrong(i, "is fixed at " + std::to_string(req.fixed_offset[i]) + ", which does not suit it");
@@ -304,11 +305,11 @@ Status check(const belay_plan_req& req) {
     }
   }
   for (uint64_t arena = 0; arena < req.arena_count; ++arena)
-    if (uint64_t end = 0; __builtin_add_overflow(fixed_end[arena], total[arena], &end))
+    if (uint64_t end = 0; __builtin_add_overflow(fixed_end[arena], total[arena], &end) || end > kMostBytes)
       return {Code::kInvalidArgument, "A buffer of arena " + std::to_string(arena) +
                                           " is fixed up to offset " + std::to_string(fixed_end[arena]) +
                                           ", above which the " + std::to_string(total[arena]) +
-                                          " bytes of all buffers do not fit into 2^64 bytes."};
+                                          " bytes of all buffers do not fit into 2^63 bytes."};
   return {};
 }
 
