@@ -65,6 +65,15 @@ std::string names_of(const std::vector<NamedObject>& objects) {
   return all.empty() ? "none" : all;
 }
 
+// Of a file that is text: how it begins, which tells a person what it is.
+std::string first_words(std::string_view head) {
+  constexpr std::string_view kPointer = "version https://git-lfs";
+  if (head.starts_with(kPointer)) return " It is a pointer of Git LFS: 'git lfs pull' gets the file itself.";
+  head = head.substr(0, std::min(head.find_first_of("\r\n"), size_t{60}));
+  const bool text = std::all_of(head.begin(), head.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+  return text && !head.empty() ? " It begins with '" + std::string(head) + "'." : "";
+}
+
 // The format for the bytes: the one that is named, or the surest.
 Result<const NamedObject*> choose_format(Runtime& runtime, const ModelRequest& request,
                                          const ModelFiles& files, const std::string& name) {
@@ -96,7 +105,8 @@ Result<const NamedObject*> choose_format(Runtime& runtime, const ModelRequest& r
   if (best) return best;
   return Status(Code::kInvalidArgument,
                 "'" + name + "' (" + std::to_string(files.model().len) +
-                    " bytes) is in none of the configured model formats: " + names_of(formats) + ".");
+                    " bytes) is in none of the configured model formats: " + names_of(formats) + "." +
+                    first_words({static_cast<const char*>(sniff.head.ptr), sniff.head.len}));
 }
 
 Status check_sources(const ReadModel& read) {

@@ -168,7 +168,8 @@ Result<std::vector<NamedObject>> Runtime::drivers() {
   }
   if (found.empty())
     return Status(Code::kNotFound,
-                  "No driver is configured; name a device under [runtime] device, such as \"cpu:0\".");
+                  "No driver is configured; name a device under [runtime] device, such as \"cpu:0\", or give a "
+                  "complete configuration before the one that changes it.");
   return found;
 }
 

@@ -7,26 +7,31 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 
 namespace belay::core {
 namespace {
 
 using T = FieldType;
 
-const std::vector<std::string> kTypes = {"bool", "int",      "float",       "string",
-                                         "size", "duration", "string_list", "table"};
-const std::vector<std::string> kFlags = {"required", "secret", "reload", "path", "deprecated"};
+constexpr std::string_view kTypes[] = {"bool", "int",      "float",       "string",
+                                       "size", "duration", "string_list", "table"};
+constexpr std::string_view kFlags[] = {"required", "secret", "reload", "path", "deprecated"};
+
+std::vector<std::string> choices_of(std::span<const std::string_view> names) {
+  return {names.begin(), names.end()};
+}
 
 std::vector<Field> manifest_fields() {
   const std::vector<Field> field = {
       {.key = "key", .type = T::kString, .flags = kRequired},
-      {.key = "type", .type = T::kString, .flags = kRequired, .choices = kTypes},
+      {.key = "type", .type = T::kString, .flags = kRequired, .choices = choices_of(kTypes)},
       {.key = "doc", .type = T::kString, .flags = kRequired},
       {.key = "default"},
       {.key = "min"},
       {.key = "max"},
       {.key = "choices", .type = T::kStringList},
-      {.key = "flags", .type = T::kStringList, .choices = kFlags},
+      {.key = "flags", .type = T::kStringList, .choices = choices_of(kFlags)},
       {.key = "unit", .type = T::kString},
       {.key = "since", .type = T::kString}};
   const std::vector<Field> component = {
@@ -85,12 +90,12 @@ Result<Field> field_of(Value table) {
   Field field;
   field.key = text_of(table, "key");
   if (field.key.empty() || field.key.size() > 64) return bad(table["key"], "want a key of 1 to 64 letters");
-  field.type = FieldType(std::find(kTypes.begin(), kTypes.end(), table["type"].as_string()) - kTypes.begin());
+  field.type = FieldType(std::ranges::find(kTypes, table["type"].as_string()) - kTypes);
   if (field.type == FieldType(7)) field.type = T::kTable;
   field.doc = text_of(table, "doc"), field.unit = text_of(table, "unit");
   field.choices = list_of(table, "choices");
   for (const std::string& flag : list_of(table, "flags"))
-    field.flags |= 1u << (std::find(kFlags.begin(), kFlags.end(), flag) - kFlags.begin());
+    field.flags |= 1u << (std::ranges::find(kFlags, flag) - kFlags);
   BELAY_ASSIGN(field.min, limit_of(table, "min", field.type, field.min));
   BELAY_ASSIGN(field.max, limit_of(table, "max", field.type, field.max));
   if (const Value value = table["default"]; value.set()) {

@@ -241,7 +241,8 @@ class CommandLine {
              inputs.random =
                  seed < 0 ? 0 : uint64_t(seed);  // to the parser the flag's 0 is "false", which is -1
            },
-           "Inputs that are not given are random, always the same; --random=SEED: others")
+           "Inputs that are not given are random: floats from -1 to 1, bytes of any value, other integers 0 or 1; always "
+           "the same, --random=SEED: others")
         ->group(group);
     app->add_flag("--zeros", inputs.zeros, "Inputs that are not given are zero")->group(group);
   }

@@ -135,7 +135,7 @@ class Gatherer {
   void give(size_t index, HostDatum datum, std::string from, const char* option) {
     if (found_.contains(index) && *option)
       fail_usage("Input '" + inputs_[index].name + "' is given twice, by '" + found_[index].from +
-                 "' and by " + option + " '" + from + "'.");
+                 "' and by " + option + (from == option ? "." : " '" + from + "'."));
     if (datum.kind == BELAY_TYPE_TENSOR) {
       for (size_t i = 0; i < datum.tensor.dims.size() && i < inputs_[index].symbols.size(); ++i)
         if (!inputs_[index].symbols[i].empty())

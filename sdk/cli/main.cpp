@@ -2,12 +2,28 @@
 // JSON.
 #include "command_line.hpp"
 
+#include <unistd.h>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <new>
 
 using namespace belay::cli;
+
+namespace {
+
+// Without memory for an exception the C++ library ends the program by a signal; with this much there is some.
+// Before the objects of CLI11 are made, which need memory too.
+__attribute__((constructor(101))) void want_memory_to_begin_with() {
+  void* const some = std::malloc(size_t{1} << 20);
+  std::free(some);
+  if (some) return;
+  constexpr char kText[] = "belay: There is not enough memory.\n";
+  static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
+  _exit(int(Exit::kResource));
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write(), see ReaderGone

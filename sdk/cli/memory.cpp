@@ -81,7 +81,10 @@ Exit memory_plan(const MemoryPlanOptions& options, Output& output) {
   table.row({"lower bound", std::to_string(lower_bound) + " bytes live at once"});
   if (options.capacity)
     table.row({"capacity", std::to_string(*options.capacity) + " bytes: " +
-                               (fits ? "fits" : "does not fit; more time (--budget-ms) may find a way")});
+                               (fits ? "fits"
+                                : *options.capacity < lower_bound || result.optimal
+                                    ? "does not fit, and no plan does"
+                                    : "does not fit; more time (--budget-ms) may find a way")});
   table.row({"time", time_text(seconds * 1e9)});
   table.row({"verified", "no two buffers that live at once overlap"});
   if (!options.svg.empty()) table.row({"picture", options.svg});

@@ -2,6 +2,8 @@
 
 #include <belay/tensor_io/wire.hpp>
 
+#include <algorithm>
+
 namespace belay::onnx {
 namespace {
 
@@ -38,9 +40,17 @@ bool take_varint(std::string_view& rest, uint64_t& value) {
   return false;
 }
 
+// A model begins with a control character; what a server says instead of a file does not.
+bool is_text(std::string_view head) {
+  return head.size() >= 8 && std::all_of(head.begin(), head.end(), [](char c) {
+           return uint8_t(c) >= 0x20 || c == '\n' || c == '\r' || c == '\t';
+         });
+}
+
 }  // namespace
 
 uint32_t sniff(std::string_view file_name, std::string_view head, uint64_t file_bytes) {
+  if (is_text(head)) return 0;
   const bool named = file_name.ends_with(".onnx");
   bool version = false, whole_graph = false, cut = false;
   uint32_t fields = 0;

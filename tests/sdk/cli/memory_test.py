@@ -71,6 +71,7 @@ class MemoryPlanTest(ProgramTest):
         self.write("p.csv", problem([(0, 2, 100), (1, 3, 100)]))
         self.assertTrue(self.plan("p.csv", "--capacity", 200)["fits"])
         self.assertFalse(self.plan("p.csv", "--capacity", 199, "--budget-ms", 10, code=1)["fits"])
+        self.assertIn("does not fit, and no plan does", self.belay("memory", "plan", "p.csv", "--capacity", 199, code=1).stdout)
 
     def test_the_picture_has_a_box_for_each_buffer(self):
         self.write("p.csv", "id,lower,upper,size\na<b>&,0,2,100\nc,1,3,50\nnever,4,4,9\n")

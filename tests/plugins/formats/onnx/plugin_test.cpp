@@ -126,7 +126,8 @@ TEST(SniffTest, ContentsDecideAndTheNameBreaksTies) {
   EXPECT_GT(sniff("m.onnx", file, file.size()), sniff("m.pb", file, file.size()));
   EXPECT_GT(sniff("m.onnx", std::string_view(file).substr(0, 20), 20), 0u);       // cut off
   EXPECT_GE(sniff("", std::string_view(file).substr(0, 20), file.size()), 900u);  // only the head is seen
-  EXPECT_EQ(sniff("a.onnx", "no model at all", 15), 1u);
+  EXPECT_EQ(sniff("a.onnx", "\x01no model at all", 16), 1u);
+  EXPECT_EQ(sniff("a.onnx", "<!DOCTYPE html>\n", 16), 0u);  // what a server says instead
   EXPECT_EQ(sniff("a.txt", "no model at all", 15), 0u);
   EXPECT_EQ(sniff("graph.pb", std::string("\x0a\x0c\x0a\x01x\x12\x0bPlaceholder", 17), 17),
             0u);  // a TensorFlow graph
