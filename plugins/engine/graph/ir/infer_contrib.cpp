@@ -97,7 +97,7 @@ Status multi_head_attention(Infer& at) {
 Status group_query_attention(Infer& at) {
   const int64_t heads = at.node().int_or("num_heads", 0), kv_heads = at.node().int_or("kv_num_heads", 0);
   const int64_t batch = dim_of(at, 0, 0), queries = dim_of(at, 0, 1);
-  const int64_t size = divided(dim_of(at, 0, 2), at.has(1) ? heads : heads + 2 * kv_heads);
+  const int64_t size = divided(dim_of(at, 0, 2), at.has(1) ? heads : dim_add(heads, dim_mul(2, kv_heads)));
   int64_t total = kUnknown, length = kUnknown;
   if (const auto given = at.known_ints(6); given && given->size() == 1) total = (*given)[0];
   const int64_t past = at.has(3) ? dim_of(at, 3, 2) : 0;

@@ -124,7 +124,7 @@ Status range(Infer& at) {
     if ((*delta)[0] == 0) return at.fail("the step is 0");
     const double exact = std::ceil(((*limit)[0] - (*start)[0]) / (*delta)[0]);
     if (!(exact < 9e15)) return at.fail("the range overflows");
-    count = std::max<int64_t>(0, int64_t(exact));
+    count = int64_t(std::max(0.0, exact));
   }
   at.set(0, at.dtype(0), {count});
   return {};

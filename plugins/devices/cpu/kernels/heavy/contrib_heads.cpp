@@ -317,8 +317,8 @@ belay_status HeadsKernel::operator()(const Run& run) const {
 
 Status heads_of(OpContext& op, std::string_view name, int64_t& heads) {
   heads = op.attr().int_or(name, 0);
-  if (heads >= 1) return {};
-  return op.bad("attribute " + std::string(name) + " is " + std::to_string(heads) + ", want 1 or more");
+  if (heads >= 1 && heads <= INT32_MAX) return {};
+  return op.bad("attribute " + std::string(name) + " is " + std::to_string(heads) + ", want 1 to 2147483647");
 }
 Status want_type_of_first(OpContext& op, std::initializer_list<size_t> inputs) {
   for (const size_t i : inputs)

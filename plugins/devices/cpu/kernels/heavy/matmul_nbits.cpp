@@ -212,11 +212,11 @@ Status read_weights(OpContext& context, MatMulNBits& kernel) {
   const int64_t bits = context.attr().int_or("bits", 4), block = context.attr().int_or("block_size", 0);
   if (bits != 2 && bits != 4 && bits != 8)
     return context.bad("attribute bits is " + std::to_string(bits) + ", want 2, 4 or 8", Code::kUnimplemented);
-  if (block < 16 || (block & (block - 1)) != 0)
-    return context.bad("attribute block_size is " + std::to_string(block) + ", want a power of 2 from 16 on");
-  if (kernel.k < 1 || kernel.n < 1 || kernel.k > INT32_MAX)
+  if (block < 16 || block > 1 << 30 || (block & (block - 1)) != 0)  // so that bytes of B have 63 bits
+    return context.bad("attribute block_size is " + std::to_string(block) + ", want a power of 2 from 16 to 2^30");
+  if (kernel.k < 1 || kernel.n < 1 || kernel.k > INT32_MAX || kernel.n > INT32_MAX)
     return context.bad("attributes K and N are " + std::to_string(kernel.k) + " and " + std::to_string(kernel.n) +
-                       ", want 1 or more");
+                       ", want 1 to 2147483647");
   if (const int64_t level = context.attr().int_or("accuracy_level", 0); level < 0 || level > 4)
     return context.bad("attribute accuracy_level is " + std::to_string(level) + ", want 0 to 4");
   if (const int64_t order = context.attr().int_or("weight_prepacked", 0); order != 0)
