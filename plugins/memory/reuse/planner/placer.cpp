@@ -20,7 +20,7 @@ Placer::Placer(const Arena& arena) : arena_(arena), placed_(arena.buffers.size()
 }
 
 Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint32_t>& light, Fit fit,
-                      uint64_t limit, uint64_t work) {
+                      uint64_t limit, uint64_t work, const std::function<bool()>& stop) {
   Placement out;
   out.offsets.assign(arena_.buffers.size(), 0);
   std::fill(placed_.begin(), placed_.end(), 0);
@@ -30,6 +30,7 @@ Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint
   if (!sorted_)
     for (auto& level : levels_) std::fill(level.begin(), level.end(), kNone);
   looks_ = 0;
+  uint64_t since = 0;  // the clock was asked
   for (uint32_t i = 0; i < arena_.buffers.size(); ++i)
     if (arena_.buffers[i].fixed != BELAY_OFFSET_FREE) put(i, arena_.buffers[i].fixed, out);
   for (const bool top_first : {false, true})
@@ -43,7 +44,8 @@ Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint
       }
       if (offset == UINT64_MAX) offset = in_gap(i, fit, out);
       put(i, offset, out);
-      if (out.peak >= limit) {
+      const bool stopped = limit != UINT64_MAX && ++since % 256 == 0 && stop();
+      if (out.peak >= limit || stopped) {
         out.peak = UINT64_MAX;
         return out;
       }

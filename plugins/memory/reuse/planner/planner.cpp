@@ -8,6 +8,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -125,7 +126,7 @@ class Search {
         keys[i] = rule.key({double(b.bytes), double(b.life), double(b.first), double(crises[i])});
       }
       std::vector<uint32_t> order = ordered(keys);
-      if (keep(placer_.run(order, light_, rule.fit, best_.peak, limits_.looks))) {
+      if (keep(placer_.run(order, light_, rule.fit, best_.peak, limits_.looks, over_))) {
         order_ = std::move(order);
         fit_ = rule.fit;
       }
@@ -204,14 +205,13 @@ class Search {
     if (limits_.target) least = std::max(least, int64_t(limits_.target / unit));
 
     Skyline skyline(spans, section[arena_.moments], random_());
-    const auto over = [&] { return limits_.over(); };
     // Restarts after 1, 1, 2, 1, 1, 2, 4, ... (Luby et al. 1993) times as many decisions as there are buffers.
-    for (uint64_t attempt = 1; int64_t(best_.peak / unit) > least && !over(); ++attempt) {
+    for (uint64_t attempt = 1; int64_t(best_.peak / unit) > least && !over_(); ++attempt) {
       if (!limits_.timed && attempt > kUntimedAttempts) return;
       // Mostly for all; every eighth time for a part of the way, so that there is something at any time.
       const auto best = int64_t((best_.peak - 1) / unit);
       const int64_t capacity = attempt % 8 ? least : least + (best - least) * int64_t(attempt / 8 % 4) / 4;
-      switch (skyline.attempt(int32_t(capacity), luby(attempt) * spans.size(), over)) {
+      switch (skyline.attempt(int32_t(capacity), luby(attempt) * spans.size(), over_)) {
         case Skyline::Outcome::kStopped:
           break;
         case Skyline::Outcome::kNone:
@@ -257,7 +257,7 @@ class Search {
       const auto to = next.begin() + std::ptrdiff_t(below(uint64_t(from - next.begin()) + 1));
       std::rotate(to, from, from + 1);
       if (below(4) == 0) std::swap(next[below(next.size())], next[below(next.size())]);
-      Placement made = placer_.run(next, light_, fit_, best_.peak + 1, limits_.looks);
+      Placement made = placer_.run(next, light_, fit_, best_.peak + 1, limits_.looks, over_);
       if (made.peak > best_.peak) continue;  // equal is taken too: it leads out of flat places
       if (made.peak < best_.peak) failures = 0;
       best_ = std::move(made);
@@ -270,6 +270,7 @@ class Search {
 
   const Arena& arena_;
   const Limits limits_;
+  const std::function<bool()> over_ = [this] { return limits_.over(); };
   Placer placer_;
   std::mt19937_64 random_;
   std::vector<uint32_t> heavy_, light_;

@@ -3,6 +3,8 @@
 #include "contrib_heads.hpp"
 #include "heavy.hpp"
 
+#include <algorithm>
+
 namespace belay::cpu {
 namespace {
 
@@ -17,8 +19,10 @@ Status prepare_qkv(OpContext& op) {
   if (x.size() != 3) return op.bad("the projection has the shape " + text_of(x) + ", want rank 3");
   std::vector<int64_t> sizes(3, x[2] / 3);
   if (const auto given = op.attr().ints("qkv_hidden_sizes"); given && !given->empty()) sizes = *given;
-  if (sizes.size() != 3 || sizes[0] != sizes[1] || sizes[0] + sizes[1] + sizes[2] != x[2])
-    return op.bad("qkv_hidden_sizes are " + text_of(sizes) + ", want three, the first two equal, with the sum " +
+  const auto outside = [&](int64_t size) { return size < 0 || size > x[2]; };
+  if (sizes.size() != 3 || std::any_of(sizes.begin(), sizes.end(), outside) || sizes[0] != sizes[1] ||
+      sizes[0] > (x[2] - sizes[2]) / 2 || 2 * sizes[0] + sizes[2] != x[2])
+    return op.bad("qkv_hidden_sizes are " + text_of(sizes) + ", want three from 0 on, the first two equal, with the sum " +
                   std::to_string(x[2]));
   if (sizes[0] % heads || sizes[2] % heads)
     return op.bad("hidden sizes " + text_of(sizes) + " do not divide into num_heads, " + std::to_string(heads));
