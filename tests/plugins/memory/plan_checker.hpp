@@ -26,6 +26,19 @@ struct PlanProblem {
 struct PlanAnswer {
   std::vector<uint64_t> offset, peak, lower_bound;
   uint64_t optimal = 0;
+
+  // Makes room for the answer to a problem; what it gives writes there.
+  belay_plan_result room_for(const PlanProblem& problem) {
+    offset.resize(problem.buffers.size());
+    peak.resize(problem.arenas);
+    lower_bound.resize(problem.arenas);
+    belay_plan_result result{};
+    result.hdr.struct_size = sizeof result;
+    result.offset = offset.data();
+    result.peak = peak.data();
+    result.lower_bound = lower_bound.data();
+    return result;
+  }
 };
 
 // Keeps the arrays of a request alive.

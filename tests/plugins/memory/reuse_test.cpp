@@ -18,14 +18,7 @@ constexpr uint32_t kShare = 1;
 #endif
 
 Status run_planner(const PlanProblem& problem, PlanAnswer& out) {
-  out.offset.resize(problem.buffers.size());
-  out.peak.resize(problem.arenas);
-  out.lower_bound.resize(problem.arenas);
-  belay_plan_result result{};
-  result.hdr.struct_size = sizeof result;
-  result.offset = out.offset.data();
-  result.peak = out.peak.data();
-  result.lower_bound = out.lower_bound.data();
+  belay_plan_result result = out.room_for(problem);
   const PlanRequest request(problem);
   const Status status = reuse::plan(request.req(), result);
   out.optimal = result.optimal;
@@ -150,7 +143,8 @@ TEST(ReusePlanTest, SmallProblemsAreSolvedAndProved) {
     PlanProblem problem{.budget_ns = 2'000'000'000, .seed = seed};
     for (uint32_t i = 0; i < 7; ++i) {
       const uint64_t begin = random() % 6;
-      problem.buffers.push_back({.bytes = random() % 9 + 1, .begin = begin, .end = begin + 1 + random() % 4, .align = 1});
+      problem.buffers.push_back(
+          {.bytes = random() % 9 + 1, .begin = begin, .end = begin + 1 + random() % 4, .align = 1});
     }
     const PlanAnswer answer = solve(problem);
     EXPECT_EQ(answer.peak[0], least_peak(problem)) << seed;
@@ -212,10 +206,24 @@ TEST(ReusePlanTest, CrowdedPlansAreRight) {
       problem.buffers.push_back(b);
     }
     for (uint32_t i = 0; i < count / 5; ++i)
-      problem.conflicts.push_back({3 + uint32_t(random()) % (count - 3), 3 + uint32_t(random()) % (count - 3)});
+      problem.conflicts.push_back(
+          {3 + uint32_t(random()) % (count - 3), 3 + uint32_t(random()) % (count - 3)});
     const PlanAnswer answer = solve(problem);
     EXPECT_LE(double(answer.peak[0]), 1.3 * double(answer.lower_bound[0])) << seed;
   }
+}
+
+// So many that the small ones come last, and so few others that those are searched exactly.
+TEST(ReusePlanTest, ManySmallBuffersBesideWhatIsSearchedExactlyAreRight) {
+  PlanProblem problem{.budget_ns = 300'000'000};
+  std::mt19937 random(5);
+  for (uint32_t i = 0; i < 4200; ++i) {
+    const bool large = i < 2048;
+    const uint64_t begin = random() % 64, bytes = large ? (random() % 900 + 100) * 1024 : 64;
+    problem.buffers.push_back({bytes, begin, begin + 1 + (large ? random() % 4 : 0)});
+  }
+  const PlanAnswer answer = solve(problem);
+  EXPECT_LE(double(answer.peak[0]), 1.1 * double(answer.lower_bound[0]));
 }
 
 TEST(ReusePlanTest, TensOfThousandsOfBuffersAliveAtOnceLieOneAfterAnother) {

@@ -79,8 +79,10 @@ void Arena::number_moments() {
     if (!buffer.bytes) continue;
     uint64_t end = 0;
     each_interval(buffer, [&](const belay_interval& at) {
-      if (!buffer.life) buffer.first = moment(at.begin);
-      else if (at.begin > end) gaps = buffer.gaps = true;
+      if (!buffer.life)
+        buffer.first = moment(at.begin);
+      else if (at.begin > end)
+        gaps = buffer.gaps = true;
       buffer.last = moment(at.end);
       buffer.life += at.end - at.begin;
       end = at.end;

@@ -27,7 +27,7 @@ struct Arena {
 
   // Whether two buffers, whose first and last moments overlap, live at one moment.
   bool meet(uint32_t a, uint32_t b) const {
-    return (!gaps || (!buffers[a].gaps && !buffers[b].gaps)) || meet_in_steps(a, b);
+    return !gaps || !(buffers[a].gaps || buffers[b].gaps) || meet_in_steps(a, b);
   }
   // Buffers that must not share memory with this one although they do not meet.
   std::span<const uint32_t> conflicts(uint32_t buffer) const { return conflicts_.of(buffer); }
@@ -40,7 +40,7 @@ struct Arena {
   const belay_plan_req& req;
   std::vector<Buffer> buffers;
   uint32_t moments = 0;
-  bool gaps = false;  // some buffer has them
+  bool gaps = false;         // some buffer has them
   uint64_t lower_bound = 0;  // the maximum of live bytes; partners that may share count once where they meet
 
  private:

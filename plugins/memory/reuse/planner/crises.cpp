@@ -10,7 +10,8 @@ namespace {
 // Live bytes of each moment: sums over ranges, and the largest.
 class Load {
  public:
-  explicit Load(uint32_t moments) : leaves_(std::bit_ceil(std::max(1u, moments))), nodes_(size_t{2} * leaves_) {}
+  explicit Load(uint32_t moments)
+      : leaves_(std::bit_ceil(std::max(1u, moments))), nodes_(size_t{2} * leaves_) {}
 
   void add(uint32_t first, uint32_t last, int64_t bytes) {
     uint32_t left = first + leaves_, right = last + leaves_;

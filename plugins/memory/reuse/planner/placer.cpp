@@ -30,7 +30,7 @@ Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint
   if (!sorted_)
     for (auto& level : levels_) std::fill(level.begin(), level.end(), kNone);
   looks_ = 0;
-  uint64_t since = 0;  // the clock was asked
+  uint64_t count = 0;
   for (uint32_t i = 0; i < arena_.buffers.size(); ++i)
     if (arena_.buffers[i].fixed != BELAY_OFFSET_FREE) put(i, arena_.buffers[i].fixed, out);
   for (const bool top_first : {false, true})
@@ -44,7 +44,7 @@ Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint
       }
       if (offset == UINT64_MAX) offset = in_gap(i, fit, out);
       put(i, offset, out);
-      const bool stopped = limit != UINT64_MAX && ++since % 256 == 0 && stop();
+      const bool stopped = limit != UINT64_MAX && ++count % 256 == 0 && stop();
       if (out.peak >= limit || stopped) {
         out.peak = UINT64_MAX;
         return out;
@@ -104,7 +104,8 @@ void Placer::gather(uint32_t i, uint32_t but, const Placement& out) {
   });
   const bool in_order = sorted_ && arena_.conflicts(i).empty();
   for (const uint32_t other : arena_.conflicts(i))
-    if (placed_[other] && arena_.buffers[other].bytes) taken_.push_back({out.offsets[other], out.offsets[other] + arena_.buffers[other].bytes});
+    if (placed_[other] && arena_.buffers[other].bytes)
+      taken_.push_back({out.offsets[other], out.offsets[other] + arena_.buffers[other].bytes});
   if (!in_order) std::sort(taken_.begin(), taken_.end());
 }
 

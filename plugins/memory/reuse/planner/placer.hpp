@@ -20,9 +20,9 @@ class Placer {
 
   // Places all buffers, those of `light` after those of `order` and, where the peak allows, simply on top of
   // what lives with them. Gives up (peak UINT64_MAX) as soon as the peak reaches `limit`, or `stop` says so
-  // while there is a limit: without one the caller has nothing yet. A gap is looked for
-  // among all that is placed and meets the buffer, until that has cost `work` looks; from then on buffers go
-  // on top: so time is bounded however many live at once.
+  // while there is a limit: without one the caller has nothing yet. A gap is looked for among all that is
+  // placed and meets the buffer, until that has cost `work` looks; from then on buffers go on top: so time is
+  // bounded however many live at once.
   Placement run(const std::vector<uint32_t>& order, const std::vector<uint32_t>& light, Fit fit,
                 uint64_t limit, uint64_t work, const std::function<bool()>& stop);
 

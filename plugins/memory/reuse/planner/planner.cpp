@@ -10,7 +10,6 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <string>
 
@@ -19,9 +18,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Above these numbers the exact search takes longer than it is worth, and one look at a pair of buffers each.
+// Above these numbers the exact search takes longer than it is worth.
 constexpr size_t kExactBuffers = 2048, kExactEntries = size_t{1} << 20;
-constexpr size_t kLightFrom = 4096;
+constexpr size_t kLightFrom = 4096;         // buffers: more are parted into heavy and light ones
 constexpr uint64_t kMostBytes = INT64_MAX;  // of an arena
 
 struct Traits {
@@ -54,7 +53,7 @@ struct Limits {
   bool timed = false;   // else a fixed amount of work
   uint64_t target = 0;  // bytes at which to stop
   const uint32_t* cancel = nullptr;
-  uint64_t looks = 0;    // at pairs of buffers, of one rule
+  uint64_t looks = 0;  // at pairs of buffers, of one rule
 
   bool cancelled() const { return cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED); }
   bool over() const { return cancelled() || (timed && Clock::now() >= deadline); }
@@ -97,7 +96,8 @@ class Search {
     double total = 0;
     for (const uint32_t i : all) total += area(i);
     std::vector<uint32_t> by_area = all;
-    std::stable_sort(by_area.begin(), by_area.end(), [&](uint32_t a, uint32_t b) { return area(a) > area(b); });
+    std::stable_sort(by_area.begin(), by_area.end(),
+                     [&](uint32_t a, uint32_t b) { return area(a) > area(b); });
     double sum = 0, least = 0;
     for (size_t k = 0; k < by_area.size() && (sum < 0.995 * total || k < kLightFrom / 2); ++k)
       sum += least = area(by_area[k]);
@@ -136,7 +136,8 @@ class Search {
     }
   }
 
-  // Buffers that are placed as one: each alone, or a chain of which each is made in place from the one before.
+  // Buffers that are placed as one: each alone, or a chain of which each is made in place from the one
+  // before.
   std::vector<std::vector<uint32_t>> groups() const {
     const auto& buffers = arena_.buffers;
     std::vector<uint8_t> follows(buffers.size());
@@ -160,16 +161,14 @@ class Search {
   // As spans over the largest sets that live at once, where nothing but lifetimes keeps buffers apart; gaps
   // count as life.
   void search_exactly() {
-    if (!arena_.lifetimes_only() || heavy_.empty() || heavy_.size() > kExactBuffers) return;
+    if (!arena_.lifetimes_only() || heavy_.empty() || heavy_.size() + light_.size() > kExactBuffers) return;
     const std::vector<std::vector<uint32_t>> together = groups();
     uint64_t align = 1, unit = 0;
     for (const uint32_t i : heavy_) align = std::max(align, arena_.buffers[i].align);
     for (const uint32_t i : heavy_) unit = std::gcd(unit, align_up(arena_.buffers[i].bytes, align));
     // Offsets in units must stay below 2^30.
     while (best_.peak / unit >= uint64_t{1} << 29) unit *= 2;
-    const auto in_units = [&](uint64_t bytes) {
-      return int32_t((align_up(bytes, align) + unit - 1) / unit);
-    };
+    const auto in_units = [&](uint64_t bytes) { return int32_t((align_up(bytes, align) + unit - 1) / unit); };
 
     // A section ends where something ends after something began.
     std::vector<uint8_t> begins(arena_.moments + 1), ends(arena_.moments + 1);
@@ -205,7 +204,8 @@ class Search {
     if (limits_.target) least = std::max(least, int64_t(limits_.target / unit));
 
     Skyline skyline(spans, section[arena_.moments], random_());
-    // Restarts after 1, 1, 2, 1, 1, 2, 4, ... (Luby et al. 1993) times as many decisions as there are buffers.
+    // Restarts after 1, 1, 2, 1, 1, 2, 4, ... (Luby et al. 1993) times as many decisions as there are
+    // buffers.
     for (uint64_t attempt = 1; int64_t(best_.peak / unit) > least && !over_(); ++attempt) {
       if (!limits_.timed && attempt > kUntimedAttempts) return;
       // Mostly for all; every eighth time for a part of the way, so that there is something at any time.
@@ -280,6 +280,7 @@ class Search {
   Placement best_;
   bool proved_ = false;
 };
+
 Status check(const belay_plan_req& req) {
   const auto wrong = [](uint64_t i, const std::string& what) {
     return Status(Code::kInvalidArgument, "Buffer " + std::to_string(i) + " " + what + ".");
@@ -327,8 +328,9 @@ Status plan(const belay_plan_req& req, belay_plan_result& result) {
     // The budget is shared out: an arena may use what those before it left.
     limits.deadline = begin + budget * (a + 1) / req.arena_count;
     limits.timed = req.budget_ns != 0;
-    limits.looks = limits.timed ? std::clamp<uint64_t>(req.budget_ns / 4, uint64_t{1} << 22, uint64_t{1} << 30)
-                                : uint64_t{1} << 25;
+    limits.looks = limits.timed
+                       ? std::clamp<uint64_t>(req.budget_ns / 4, uint64_t{1} << 22, uint64_t{1} << 30)
+                       : uint64_t{1} << 25;
     limits.target = req.capacity ? req.capacity[a] : 0;
     limits.cancel = req.cancel;
     Search search(arena, limits, req.seed);

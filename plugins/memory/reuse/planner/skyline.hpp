@@ -47,11 +47,11 @@ class Skyline {
   };
   // A decision: which buffer is the lowest in `section`, or none at this height.
   struct Frame {
-    size_t trail, members, parts;         // sizes to return to
-    size_t choices, choices_end, next;    // in choices_; at the end: none of them, then nothing
-    uint32_t first, count;                // its members
-    int32_t rest;                         // parts to do after it
-    int32_t parent;                       // frame whose choice led to it, or -1
+    size_t trail, members, parts;       // sizes to return to
+    size_t choices, choices_end, next;  // in choices_; at the end: none of them, then nothing
+    uint32_t first, count;              // its members
+    int32_t rest;                       // parts to do after it
+    int32_t parent;                     // frame whose choice led to it, or -1
     int32_t section, height;
     uint64_t key;
   };
@@ -97,8 +97,9 @@ class Skyline {
   const int32_t sections_;
   std::vector<uint32_t> at_first_;  // of each section, in at_
   std::vector<int32_t> at_;         // buffers of each section, those that are to come first
-  std::vector<uint32_t> places_first_, place_in_at_;  // of each buffer, for each of its sections: where in at_
-  std::vector<int32_t> by_start_;   // all buffers in the order of their first section
+  std::vector<uint32_t> places_first_,
+      place_in_at_;                // of each buffer, for each of its sections: where in at_
+  std::vector<int32_t> by_start_;  // all buffers in the order of their first section
 
   // The state, which `trail_` undoes. Of a section: where what comes next can begin at the lowest, where
   // what is placed ends, how much may stay empty, how many buffers can begin at `floor`, how many are to
