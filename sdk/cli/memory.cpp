@@ -5,23 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 namespace belay::cli {
-namespace {
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) fail_input("Cannot write '" + printable(path) + "': " + std::strerror(errno) + ".");
-}
-
-}  // namespace
 
 Exit memory_plan(const MemoryPlanOptions& options, Output& output) {
   using Clock = std::chrono::steady_clock;
@@ -56,9 +43,11 @@ Exit memory_plan(const MemoryPlanOptions& options, Output& output) {
   if (!wrong.empty())
     throw Failure{Exit::kInternal, "INTERNAL", "The plan is wrong: " + wrong + ".",
                   "Take the policy out of [memory] policies and report this."};
-  if (!options.svg.empty())
-    write_file(options.svg, draw_plan(problem, offsets, peak, lower_bound,
-                                      std::filesystem::path(options.file).filename().string()));
+  if (!options.svg.empty()) {
+    const std::string name = std::filesystem::path(options.file).filename().string();
+    const Status written = write_file(options.svg, draw_plan(problem, offsets, peak, lower_bound, name));
+    if (!written.ok()) fail_input("Cannot write the picture: " + written.message());
+  }
 
   const bool fits = !options.capacity || peak <= *options.capacity;
   const double ratio = lower_bound ? double(peak) / double(lower_bound) : 1;

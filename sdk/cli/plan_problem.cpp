@@ -39,11 +39,15 @@ class Lines {
         const char* const why = gzerror(file_.get(), &code);
         if (got < 0 || (got == 0 && code == Z_BUF_ERROR))  // the latter: cut off
           fail_input("Cannot read '" + printable(path_) + "': " +
-                     (code == Z_ERRNO ? std::strerror(errno) : code == Z_BUF_ERROR ? "it is cut off" : why) + ".");
+                     (code == Z_ERRNO       ? std::strerror(errno)
+                      : code == Z_BUF_ERROR ? "it is cut off"
+                                            : why) +
+                     ".");
         if (got == 0) return !line.empty() && ++number_;
         at_ = 0;
         end_ = size_t(got);
-        if ((total_ += end_) > kMostBytes) fail_input("'" + printable(path_) + "' has more than 4 GiB of text.");
+        if ((total_ += end_) > kMostBytes)
+          fail_input("'" + printable(path_) + "' has more than 4 GiB of text.");
       }
       const char c = buffer_[at_++];
       if (c == '\n') {
@@ -115,7 +119,8 @@ PlanProblem read_plan_problem(const std::string& path) {
       uint64_t value = 0;
       const auto [end, error] = std::from_chars(cells[at].begin(), cells[at].end(), value);
       if (error != std::errc() || end != cells[at].end())
-        fail_input(where + " has the " + what + " '" + printable(cells[at]) + "', want a number from 0 to 2^64 - 1.");
+        fail_input(where + " has the " + what + " '" + printable(cells[at]) +
+                   "', want a number from 0 to 2^64 - 1.");
       return value;
     };
     const uint64_t begin = number(lower, "lower"), end = number(upper, "upper");
@@ -206,31 +211,35 @@ std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& o
   const auto escaped = [](const std::string& text) {
     std::string out;
     for (const char c : printable(text)) {
-      if (c == '<') out += "&lt;";
-      else if (c == '&') out += "&amp;";
-      else out += c;
+      if (c == '<')
+        out += "&lt;";
+      else if (c == '&')
+        out += "&amp;";
+      else
+        out += c;
     }
     return out;
   };
   std::string out;
   const auto add = [&](const char* format, auto... values) {
     char text[512];
-    out.append(text, size_t(std::min<int>(std::snprintf(text, sizeof text, format, values...), sizeof text - 1)));
+    out.append(text,
+               size_t(std::min<int>(std::snprintf(text, sizeof text, format, values...), sizeof text - 1)));
   };
   add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
       kWidth, kHeight);
   out += "<text x=\"" + fixed(kLeft, 0) + "\" y=\"20\" font-size=\"15\">" + escaped(title) + "</text>\n";
-  const std::string many =
-      all > shown.size()
-          ? "; the largest " + std::to_string(shown.size()) + " of " + std::to_string(all) + " are drawn"
-          : "";
+  const std::string many = all > shown.size() ? "; the largest " + std::to_string(shown.size()) + " of " +
+                                                    std::to_string(all) + " are drawn"
+                                              : "";
   out += "<text x=\"" + fixed(kLeft, 0) + "\" y=\"38\" fill=\"#555\">" + plural(all, "buffer") + ", peak " +
          bytes_text(peak) + ", lower bound " + bytes_text(lower_bound) + many + "</text>\n";
   for (const uint32_t i : shown) {
     const belay_interval& life = problem.lives[i];
     // Neighbours of the list get colours that lie far apart.
-    add("<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"hsl(%u,60%%,72%%)\" stroke=\"#444\" "
+    add("<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"hsl(%u,60%%,72%%)\" "
+        "stroke=\"#444\" "
         "stroke-width=\"0.3\"><title>",
         x(life.begin), y(offsets[i] + problem.bytes[i]), double(life.end - life.begin) * wide,
         double(problem.bytes[i]) * high, unsigned(uint64_t(i) * 137 % 360));
@@ -238,8 +247,8 @@ std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& o
            std::to_string(offsets[i]) + ", steps " + std::to_string(life.begin) + " to " +
            std::to_string(life.end) + "</title></rect>\n";
   }
-  add("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"6 4\"/>\n", kLeft,
-      y(lower_bound), kWidth - kRight, y(lower_bound));
+  add("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#c00\" stroke-dasharray=\"6 4\"/>\n",
+      kLeft, y(lower_bound), kWidth - kRight, y(lower_bound));
   // In integers: the largest of 64 bits have no double.
   const auto quarters = [](uint64_t of, uint64_t many) { return of / 4 * many + of % 4 * many / 4; };
   for (uint64_t tick = 0; tick <= 4; ++tick) {
@@ -250,7 +259,8 @@ std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& o
     add("<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">%llu</text>\n", x(step), kHeight - kBottom + 18,
         static_cast<unsigned long long>(step));
   }
-  add("<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\" fill=\"#555\">step</text>\n", kWidth / 2, kHeight - 6);
+  add("<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\" fill=\"#555\">step</text>\n", kWidth / 2,
+      kHeight - 6);
   return out + "</svg>\n";
 }
 

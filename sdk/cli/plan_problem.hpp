@@ -25,8 +25,8 @@ PlanProblem read_plan_problem(const std::string& path);
 std::string check_plan_answer(const PlanProblem& problem, const std::vector<uint64_t>& offsets,
                               uint64_t peak);
 
-// An SVG document: time to the right, offsets up, a box for each buffer and a line at the lower bound. Of very
-// many only the largest boxes are drawn; the document says so.
+// An SVG document: time to the right, offsets up, a box for each buffer and a line at the lower bound. Of
+// very many only the largest boxes are drawn; the document says so.
 std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& offsets, uint64_t peak,
                       uint64_t lower_bound, const std::string& title);
 

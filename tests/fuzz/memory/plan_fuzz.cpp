@@ -21,7 +21,8 @@ class Bytes {
 };
 
 PlanProblem problem_of(Bytes bytes) {
-  PlanProblem problem{.arenas = 1 + bytes.next(3), .budget_ns = bytes.next(2) * 300'000, .seed = bytes.next(256)};
+  PlanProblem problem{
+      .arenas = 1 + bytes.next(3), .budget_ns = bytes.next(2) * 300'000, .seed = bytes.next(256)};
   const uint64_t kinds = bytes.next(16);  // what a request has beside lifetimes
   while (!bytes.empty() && problem.buffers.size() < 64) {
     PlanProblem::Buffer b{.bytes = bytes.next(256) << bytes.next(8), .begin = bytes.next(40), .end = 0};
@@ -47,14 +48,7 @@ PlanProblem problem_of(Bytes bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const PlanProblem problem = problem_of({data, size});
   belay::testing::PlanAnswer answer;
-  answer.offset.resize(problem.buffers.size());
-  answer.peak.resize(problem.arenas);
-  answer.lower_bound.resize(problem.arenas);
-  belay_plan_result result{};
-  result.hdr.struct_size = sizeof result;
-  result.offset = answer.offset.data();
-  result.peak = answer.peak.data();
-  result.lower_bound = answer.lower_bound.data();
+  belay_plan_result result = answer.room_for(problem);
   const belay::testing::PlanRequest request(problem);
   if (!belay::reuse::plan(request.req(), result).ok()) return 0;
   if (const std::string wrong = check(problem, answer); !wrong.empty()) {
