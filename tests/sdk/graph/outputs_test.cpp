@@ -14,6 +14,14 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+std::vector<uint64_t> image_of(Builder& b) {
+  const Result<std::string> frozen = b.freeze();
+  EXPECT_TRUE(frozen.ok()) << frozen.status().message();
+  std::vector<uint64_t> image((frozen->size() + 7) / 8);
+  std::memcpy(image.data(), frozen->data(), frozen->size());
+  return image;
+}
+
 // x -> Relu -> a -> Exp -> y
 std::vector<uint64_t> chain() {
   Builder b;
@@ -23,11 +31,7 @@ std::vector<uint64_t> chain() {
   b.add_node(0, "", "Relu", 14, "first", {{x}}, {{a}});
   b.add_node(0, "", "Exp", 13, "second", {{a}}, {{y}});
   b.add_output(0, y);
-  const Result<std::string> frozen = b.freeze();
-  EXPECT_TRUE(frozen.ok()) << frozen.status().message();
-  std::vector<uint64_t> image((frozen->size() + 7) / 8);
-  std::memcpy(image.data(), frozen->data(), frozen->size());
-  return image;
+  return image_of(b);
 }
 
 std::vector<std::string> outputs_of(const std::vector<uint64_t>& image) {
@@ -73,11 +77,7 @@ std::vector<uint64_t> branches() {
   b.set_graph(node, "then_branch", then_graph);
   b.set_graph(node, "else_branch", else_graph);
   b.add_output(0, y);
-  const Result<std::string> frozen = b.freeze();
-  EXPECT_TRUE(frozen.ok()) << frozen.status().message();
-  std::vector<uint64_t> image((frozen->size() + 7) / 8);
-  std::memcpy(image.data(), frozen->data(), frozen->size());
-  return image;
+  return image_of(b);
 }
 
 TEST(AddOutputsTest, AValueOfABranchComesOutOfItsNode) {

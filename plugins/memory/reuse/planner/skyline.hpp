@@ -36,7 +36,6 @@ class Skyline {
   Outcome attempt(int32_t capacity, uint64_t nodes, const std::function<bool()>& stop);
   // After kFound: the offset of each buffer, in units.
   const std::vector<int32_t>& offsets() const { return offset_; }
-  uint64_t nodes() const { return nodes_; }  // decisions of all calls
 
  private:
   // A list of buffers that are to be placed on their own; `frame` made the choice that led to it.
@@ -97,8 +96,8 @@ class Skyline {
   const int32_t sections_;
   std::vector<uint32_t> at_first_;  // of each section, in at_
   std::vector<int32_t> at_;         // buffers of each section, those that are to come first
-  std::vector<uint32_t> places_first_,
-      place_in_at_;                // of each buffer, for each of its sections: where in at_
+  // Of each buffer, for each of its sections: where it is in at_.
+  std::vector<uint32_t> places_first_, place_in_at_;
   std::vector<int32_t> by_start_;  // all buffers in the order of their first section
 
   // The state, which `trail_` undoes. Of a section: where what comes next can begin at the lowest, where
@@ -120,7 +119,7 @@ class Skyline {
   std::vector<int32_t> plateau_end_, flat_, supported_;  // scratch of choose_section
 
   int32_t capacity_ = 0;
-  uint64_t nodes_ = 0;
+  uint64_t nodes_ = 0;  // decisions of all calls
   std::mt19937_64 random_;
   std::vector<double> score_, buffer_weight_, section_weight_;
   double weight_step_ = 1;
