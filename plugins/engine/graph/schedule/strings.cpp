@@ -407,7 +407,7 @@ Status full_match(const ir::Node& node, Session& session, const Value& from, Val
   const re2::RE2 regex(re2::StringPiece(pattern.data(), pattern.size()), options);
   if (!regex.ok())
     return bad("The pattern '" + std::string(pattern.substr(0, 256)) +
-               "' is no regular expression in the syntax of RE2: " + regex.error() + ".");
+               "' is no regular expression in the syntax of RE2: " + regex.error().substr(0, 256) + ".");
   BELAY_ASSIGN(out, make_tensor(session.pool(), BELAY_DT_BOOL, from.dims));
   const auto texts = texts_of(from);
   for (size_t i = 0; i < texts.size(); ++i) at<uint8_t>(out, i) = re2::RE2::FullMatch(re2::StringPiece(texts[i].ptr, texts[i].len), regex);
