@@ -79,12 +79,11 @@ Status Runtime::start(const RuntimeRequest& request) {
   BELAY_TRY(host_->start());
 
   BELAY_ASSIGN(std::vector<NamedObject> found, drivers());
-  std::vector<NamedObject> policies;
-  BELAY_TRY(acquire_all(BELAY_MEMORY_POLICY_KIND, "memory.policies", policies));
+  BELAY_TRY(acquire_all(BELAY_MEMORY_POLICY_KIND, "memory.policies", policies_));
   BELAY_TRY(acquire_all(BELAY_MODEL_FORMAT_KIND, "models.formats", formats_));
   BELAY_TRY(acquire_all(BELAY_DIAGNOSTICS_KIND, "diagnostics.use", diagnostics_));
   BELAY_TRY(listen());
-  hal_->attach(std::move(found), std::move(policies));
+  hal_->attach(std::move(found), policies_);
   if (const std::string_view engine = config.get("engine.use").as_string(); !engine.empty()) {
     BELAY_ASSIGN(engine_, acquire(std::string(BELAY_ENGINE_KIND) + ":" + std::string(engine)));
   }
@@ -104,6 +103,16 @@ Status Runtime::start(const RuntimeRequest& request) {
       },
       this);
   return {};
+}
+
+Result<const NamedObject*> Runtime::policy(const std::string& name) const {
+  std::string known;
+  for (const NamedObject& policy : policies_) {
+    if (policy.name == name) return &policy;
+    known += (known.empty() ? "" : ", ") + policy.name;
+  }
+  return Status(Code::kNotFound, "There is no memory policy '" + name + "' in [memory] policies, which has " +
+                                     (known.empty() ? "none" : known) + ".");
 }
 
 // Records of plugins go to the diagnostics that want them.

@@ -49,6 +49,8 @@ class Runtime {
   using Check = std::function<void(std::string_view name, uint64_t outcome, std::string_view text)>;
   void doctor(const Check& each);
 
+  // NOT_FOUND: says which policies are configured.
+  Result<const NamedObject*> policy(const std::string& name) const;
   const std::vector<NamedObject>& formats() const { return formats_; }
   const std::vector<NamedObject>& diagnostics() const { return diagnostics_; }
   const NamedObject* engine() const { return engine_.object ? &engine_ : nullptr; }
@@ -79,7 +81,7 @@ class Runtime {
   std::atomic<uint64_t> holders_{1};
   std::unique_ptr<core::Host> host_;
   std::vector<core::Lease> leases_;  // of all below; given back before the host ends
-  std::vector<NamedObject> formats_, diagnostics_;
+  std::vector<NamedObject> policies_, formats_, diagnostics_;
   NamedObject engine_{{}, {}, nullptr};
   std::vector<uint64_t> listeners_;  // of the trace
   std::vector<std::string> driver_plugins_;

@@ -124,7 +124,8 @@ belay_status belay_runtime_doctor(belay_runtime* handle,
 }
 
 const belay_hal_vt* belay_runtime_hal(belay_runtime* handle, const belay_host** out_host) {
-  if (!succeeds("belay_runtime_hal", [&] { return check_alive(handle, "belay_runtime_hal"); })) return nullptr;
+  if (!succeeds("belay_runtime_hal", [&] { return check_alive(handle, "belay_runtime_hal"); }))
+    return nullptr;
   if (out_host) *out_host = &as_runtime(handle)->host().table();
   return &hal::hal_table();
 }
@@ -132,4 +133,17 @@ const belay_hal_vt* belay_runtime_hal(belay_runtime* handle, const belay_host** 
 uint64_t belay_runtime_default_device(belay_runtime* handle) {
   const char* const call = "belay_runtime_default_device";
   return succeeds(call, [&] { return check_alive(handle, call); }) ? as_runtime(handle)->default_device() : 0;
+}
+
+belay_status belay_runtime_policy(belay_runtime* handle, belay_str name,
+                                  const belay_memory_policy_vt** out_table, belay_obj** out_policy) {
+  const char* const call = "belay_runtime_policy";
+  return guarded(call, [&]() -> Status {
+    BELAY_TRY(check_alive(handle, call));
+    if (!out_table || !out_policy) return null_argument(call, out_table ? "out_policy" : "out_table");
+    BELAY_ASSIGN(const hal::NamedObject* const policy, as_runtime(handle)->policy(to_string(name)));
+    *out_table = static_cast<const belay_memory_policy_vt*>(policy->object->table);
+    *out_policy = policy->object;
+    return {};
+  });
 }

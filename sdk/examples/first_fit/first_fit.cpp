@@ -118,7 +118,8 @@ constexpr belay_memory_policy_vt kTable{.hdr = {sizeof(belay_memory_policy_vt), 
                                         .trim = nullptr,
                                         .bind = nullptr,
                                         .stats = stats,
-                                        .destroy = destroy};
+                                        .destroy = destroy,
+                                        .snapshot = nullptr};
 
 struct Plugin {
   const belay_host* host = nullptr;

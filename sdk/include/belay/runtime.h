@@ -14,6 +14,7 @@
 #include <belay/abi/engine.h>
 #include <belay/abi/hal.h>
 #include <belay/abi/host.h>
+#include <belay/abi/memory_policy.h>
 #include <belay/abi/tensor.h>
 
 #define BELAY_API BELAY_EXTERN_C __attribute__((visibility("default")))
@@ -94,6 +95,14 @@ BELAY_API belay_status belay_runtime_doctor(belay_runtime*,
 BELAY_API const belay_hal_vt* belay_runtime_hal(belay_runtime*, const belay_host** out_host);
 /* The index of the device that models use by default ([runtime] device). */
 BELAY_API uint64_t belay_runtime_default_device(belay_runtime*);
+
+/* A memory policy of [memory] policies by its name, to compute with: what it places for the caller is numbers alone, in
+ * segments that the caller adds, with ids from BELAY_SEGMENT_CALLER on and in heaps from BELAY_HEAP_CALLER on, and
+ * removes before the runtime ends. Valid until destroy. Errors: NOT_FOUND (says which there are). */
+#define BELAY_SEGMENT_CALLER 0x8000000000000000u
+#define BELAY_HEAP_CALLER 0x100000000u
+BELAY_API belay_status belay_runtime_policy(belay_runtime*, belay_str name, const belay_memory_policy_vt** out_table,
+                                            belay_obj** out_policy);
 
 /* ---- models ------------------------------------------------------------------------------------------------------------------ */
 typedef struct belay_model_req {

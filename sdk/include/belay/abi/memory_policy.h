@@ -60,26 +60,48 @@ typedef struct belay_plan_result { /* arrays belong to the caller */
   uint64_t optimal;      /* 1: peak is proved smallest in every arena */
 } belay_plan_result;
 
-/* ---- PLACE: dynamic allocation out of segments ------------------------------------------------------------------------ */
+/* ---- PLACE: dynamic allocation out of segments ------------------------------------------------------------------------
+ * A block is used in the order of one timeline at a time. It is released with the events that end its uses and may be
+ * placed again before they are reached: on the timeline of all of them at once, elsewhere with those that are not reached
+ * as waits. */
+/* Of the first byte of each segment; more than this is declined. */
+#define BELAY_SEGMENT_ALIGNMENT 0x200000u
+
+typedef struct belay_progress { /* what is reached; the caller's, valid during the call that gets it */
+  /* Whether an event is reached; 1 too for a timeline that ended. Takes no lock of a policy's caller. */
+  uint32_t (*reached)(void* user, belay_event) BELAY_NOEXCEPT;
+  void* user;
+} belay_progress;
+
 typedef struct belay_place_req {
   belay_hdr hdr;
-  uint64_t bytes, align;
+  uint64_t bytes, align; /* align: a power of two; 0: 1 */
   uint64_t heap;     /* a number that the host gives to each heap of each device; a place is in a segment of that heap */
-  uint64_t timeline; /* stream that will use the block first; 0: the host */
+  uint64_t timeline; /* stream that will use the block first; 0: the host, which waits by blocking */
   uint64_t owner;    /* for statistics */
+  const belay_progress* progress; /* NULL: what is not known to be reached is not */
 } belay_place_req;
 
 typedef struct belay_placed {
   belay_hdr hdr;
   uint64_t segment, offset, cookie;
-  uint64_t wait_count; /* in: room in `waits`; out: events to wait for before use */
+  uint64_t wait_count; /* in: room in `waits`; out: events to wait for before use, none of the request's timeline */
   belay_event* waits;
   uint64_t need_bytes; /* with NEED_SEGMENT: how large */
 } belay_placed;
 
+/* Bytes, but for what is named otherwise. Of all heaps together. */
 typedef struct belay_policy_stats {
   belay_hdr hdr;
-  uint64_t reserved, in_use, peak_in_use, requested, largest_free, blocks;
+  uint64_t reserved, in_use, peak_in_use; /* in_use: of blocks, with what rounding adds */
+  uint64_t requested;                     /* as asked for by what is in use: in_use - requested is lost inside blocks */
+  uint64_t largest_free;                  /* that one place could have without a segment more */
+  uint64_t blocks;                        /* number in use */
+  uint64_t free_blocks;                   /* number of ranges between them */
+  uint64_t pending;                       /* free, but with uses that were not reached when last looked at */
+  uint64_t peak_reserved;
+  uint64_t segments;                      /* number */
+  uint64_t places, releases, waits, need_segments, exhausted, trimmed; /* numbers, since it was made */
 } belay_policy_stats;
 
 /* ---- BIND: host memory as device memory ---------------------------------------------------------------------------------- */
@@ -103,11 +125,15 @@ typedef struct belay_memory_policy_vt {
   uint64_t (*serves)(belay_obj*) BELAY_NOEXCEPT; /* BELAY_POLICY_... [pure] r */
   /* Errors: INVALID_ARGUMENT (names the buffer), RESOURCE_EXHAUSTED. PLAN: r */
   belay_status (*plan)(belay_obj*, const belay_plan_req*, belay_plan_result*) BELAY_NOEXCEPT;
-  /* Errors: NEED_SEGMENT, DECLINED, RESOURCE_EXHAUSTED. PLACE: r, with the five after it */
+  /* Errors: NEED_SEGMENT (the caller adds one of `need_bytes` or more and asks again, or trims), DECLINED,
+   * RESOURCE_EXHAUSTED (a limit of the policy's own). PLACE: r, with the five after it */
   belay_status (*place)(belay_obj*, const belay_place_req*, belay_placed*) BELAY_NOEXCEPT;
-  /* The block may be used again once `uses` are reached. Errors: NOT_FOUND (no such cookie). */
+  /* The block may be used again once `uses` are reached, which are one event of each timeline; 0 of them: at once.
+   * Errors: NOT_FOUND (no such cookie); the block of a cookie that is refused stays in use. */
   belay_status (*release)(belay_obj*, uint64_t cookie, const belay_event* uses, uint64_t count) BELAY_NOEXCEPT;
+  /* Ids are unique over all devices and never given again. */
   belay_status (*segment_add)(belay_obj*, uint64_t segment, uint64_t bytes, uint64_t heap) BELAY_NOEXCEPT;
+  /* Cookies of blocks that are still in it end. Errors: NOT_FOUND. */
   belay_status (*segment_remove)(belay_obj*, uint64_t segment) BELAY_NOEXCEPT;
   /* Calls `each` with segments that hold nothing, until `bytes` are named. The host lets no `place` of the same device run
    * until it has removed those it wants. */
@@ -116,6 +142,10 @@ typedef struct belay_memory_policy_vt {
   belay_status (*bind)(belay_obj*, const belay_bind_req*, belay_bound*) BELAY_NOEXCEPT;
   belay_status (*stats)(belay_obj*, belay_policy_stats* inout) BELAY_NOEXCEPT; /* r */
   void (*destroy)(belay_obj*) BELAY_NOEXCEPT;                                  /* [serial] r */
+  /* What is where, as one JSON object: {"schema": "belay.memory-snapshot/1", "policy": ID, "segments": [{"segment", "heap",
+   * "bytes", "blocks": [{"offset", "bytes", "state": "used" | "free" | "pending", "requested", "owner"}]}], "classes":
+   * [{"bytes", "used", "free"}]}. PLACE: o */
+  belay_status (*snapshot)(belay_obj*, belay_sink json) BELAY_NOEXCEPT;
 } belay_memory_policy_vt;
 
 #ifdef __cplusplus

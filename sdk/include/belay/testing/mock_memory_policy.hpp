@@ -28,6 +28,7 @@ class MockMemoryPolicy {
   MOCK_METHOD(Status, trim, (uint64_t bytes, const std::function<void(uint64_t segment)>& each));
   MOCK_METHOD(Status, bind, (const belay_bind_req&, belay_bound* out));
   MOCK_METHOD(Status, stats, (belay_policy_stats * inout));
+  MOCK_METHOD(Status, snapshot, (const std::function<void(std::string_view json)>& write));
   MOCK_METHOD(void, died, ());
 
   const belay_host* const host;  // keeps the sentences of failures; may be NULL
@@ -69,6 +70,10 @@ inline const belay_memory_policy_vt& MockMemoryPolicy::table() {
       return give(o, of(o).stats(inout));
     }
     static void destroy(belay_obj* o) BELAY_NOEXCEPT { delete &of(o); }
+    static belay_status snapshot(belay_obj* o, belay_sink json) BELAY_NOEXCEPT {
+      return give(
+          o, of(o).snapshot([&](std::string_view text) { json.write(json.user, text.data(), text.size()); }));
+    }
   };
   static constexpr belay_memory_policy_vt table{.hdr = {sizeof(belay_memory_policy_vt), 0, nullptr},
                                                 .serves = T::serves,
@@ -80,7 +85,8 @@ inline const belay_memory_policy_vt& MockMemoryPolicy::table() {
                                                 .trim = T::trim,
                                                 .bind = T::bind,
                                                 .stats = T::stats,
-                                                .destroy = T::destroy};
+                                                .destroy = T::destroy,
+                                                .snapshot = T::snapshot};
   return table;
 }
 
