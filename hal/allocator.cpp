@@ -220,15 +220,10 @@ uint64_t Allocator::trim(uint64_t bytes) {
   return freed;
 }
 
-Result<std::optional<std::string>> Allocator::copy_reason(const belay_alloc_req& req) {
+Result<std::optional<std::string>> Allocator::copy_reason(const belay_bind_req& req) {
   Hal& hal = *device_.hal;
-  belay_bind_req wanted{};
-  wanted.hdr.struct_size = sizeof wanted;
-  wanted.address = reinterpret_cast<uint64_t>(req.host);
-  wanted.bytes = req.bytes;
-  wanted.access = req.access ? req.access : BELAY_ACCESS_READ | BELAY_ACCESS_WRITE;
+  belay_bind_req wanted = req;
   wanted.device_flags = device_.info().hdr.flags;
-  wanted.alignment = req.align;
   for (const NamedObject& policy : hal.policies().binding()) {
     StringSink reason;
     belay_bound bound{};

@@ -46,9 +46,9 @@ class Allocator {
   Result<std::optional<Place>> place(const belay_alloc_req& req);
   // No operation uses the place any more.
   void release(const Place& place);
-  // Whether host memory may be lent as a buffer: a reason where it is to be copied instead. Nothing: no
-  // policy is asked.
-  Result<std::optional<std::string>> copy_reason(const belay_alloc_req& req);
+  // Why the policies want host memory copied, not lent; nothing: they do not. The device's flags are filled in
+  // here.
+  Result<std::optional<std::string>> copy_reason(const belay_bind_req& req);
   // Gives segments that hold nothing back to the driver until `bytes` are free; the bytes that were.
   uint64_t trim(uint64_t bytes);
   // Before the device ends.

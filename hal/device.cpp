@@ -159,7 +159,13 @@ Result<Buffer*> Device::alloc_lent(const belay_alloc_req& req, std::string_view 
   const auto wrong = [&](Code code, const std::string& text) {
     return Status(code, "Buffer of " + std::to_string(req.bytes) + " bytes on '" + name_ + "': " + text);
   };
-  BELAY_ASSIGN(const std::optional<std::string> copy, allocator_.copy_reason(req));
+  belay_bind_req wanted{};
+  wanted.hdr.struct_size = sizeof wanted;
+  wanted.address = reinterpret_cast<uint64_t>(req.host);
+  wanted.bytes = req.bytes;
+  wanted.access = req.access ? req.access : BELAY_ACCESS_READ | BELAY_ACCESS_WRITE;
+  wanted.alignment = req.align;
+  BELAY_ASSIGN(const std::optional<std::string> copy, allocator_.copy_reason(wanted));
   if (!copy) {
     if (!(info_.hdr.flags & BELAY_DEVICE_BINDS_HOST))
       return wrong(Code::kInvalidArgument,
@@ -183,6 +189,19 @@ Result<Buffer*> Device::alloc_lent(const belay_alloc_req& req, std::string_view 
   }
   if (req.bytes) std::memcpy(buffer->host, req.host, req.bytes);
   return buffer;
+}
+
+Result<std::optional<std::string>> Device::copy_reason(const belay_bind_req& req) {
+  if (req.alignment && !std::has_single_bit(req.alignment))
+    return Status(Code::kInvalidArgument, "bind: alignment is " + std::to_string(req.alignment) +
+                                              ", want a power of two.");
+  BELAY_ASSIGN(std::optional<std::string> copy, allocator_.copy_reason(req));
+  if (copy) return copy;
+  if (!(info_.hdr.flags & BELAY_DEVICE_BINDS_HOST))
+    copy = "device '" + name_ + "' does not address host memory";
+  else if (req.alignment && req.address % req.alignment)
+    copy = "its address is not aligned to " + std::to_string(req.alignment) + " bytes";
+  return copy;
 }
 
 void Device::free(Buffer* buffer) {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ class Device : public Object {
 
   // `owner` is named in messages about memory: a plugin's id, or empty for the application.
   Result<Buffer*> alloc(const belay_alloc_req& req, std::string_view owner);
+  // Why host memory must be copied to be used here, as what follows "because"; nothing: it can be used where it
+  // lies.
+  Result<std::optional<std::string>> copy_reason(const belay_bind_req& req);
   void free(Buffer* buffer);
   // Addresses without memory, and memory behind a part of them.
   Result<Buffer*> reserve(const belay_alloc_req& req, std::string_view owner);

@@ -2,6 +2,7 @@
 // stop.
 #include "core/base/last_error.h"
 #include "hal/hal.h"
+#include "hal/tensor_view.h"
 
 #include <new>
 
@@ -476,6 +477,24 @@ belay_status plan(const belay_host* host, const belay_plan_req* req, belay_plan_
   });
 }
 
+belay_status bind(const belay_host* host, belay_obj* handle, const belay_bind_req* req, belay_bound* inout) {
+  return with<Device>(host, handle, "bind", "device", [&](Device& device) {
+    if (!sized(req)) return device.hal->make(bad_size("bind", req, "the request"));
+    if (!sized(inout)) return device.hal->make(bad_size("bind", inout, "inout"));
+    const Result<std::optional<std::string>> copy = device.copy_reason(*req);
+    if (!copy.ok()) return device.hal->make(copy.status());
+    inout->mode = *copy ? BELAY_BIND_COPY : BELAY_BIND_SHARE;
+    if (*copy && inout->reason.write) write(inout->reason, **copy);
+    return belay_status(BELAY_OK);
+  });
+}
+
+belay_status tensor_copy(const belay_host* host, belay_obj* handle, const belay_tensor* to,
+                         const belay_tensor* from, belay_event* out) {
+  return on_stream(host, handle, "tensor_copy",
+                   [&](Stream& stream) { return copy_tensor(stream, to, from, out); });
+}
+
 constexpr belay_hal_vt kTable{.hdr = {sizeof(belay_hal_vt), 0, nullptr},
                               .device_count = device_count,
                               .device = device,
@@ -516,7 +535,9 @@ constexpr belay_hal_vt kTable{.hdr = {sizeof(belay_hal_vt), 0, nullptr},
                               .package_input_info = package_input_info,
                               .package_output_info = package_output_info,
                               .package_launch = package_launch,
-                              .package_destroy = package_destroy};
+                              .package_destroy = package_destroy,
+                              .bind = bind,
+                              .tensor_copy = tensor_copy};
 
 }  // namespace
 

@@ -232,6 +232,7 @@ Status Operators::bind(Run& run, Stream& stream, const belay_op_req& req, const 
     const std::string label = operand(req, "Input", i);
     const TensorView& view = views.inputs[i];
     BELAY_ASSIGN(char* address, address_of(hal_, *req.inputs[i], view, label));
+    BELAY_TRY(check_aligned(view, address, label));
     if (!view.dense) {
       BELAY_ASSIGN(char* staged, stage(i, view.bytes));
       const TensorView packed = view.packed();
@@ -252,6 +253,7 @@ Status Operators::bind(Run& run, Stream& stream, const belay_op_req& req, const 
     const std::string label = operand(req, "Output", i);
     const TensorView& view = views.outputs[i];
     BELAY_ASSIGN(char* address, address_of(hal_, *req.outputs[i], view, label));
+    BELAY_TRY(check_aligned(view, address, label));
     char* written = address;
     if (!view.dense) {
       BELAY_ASSIGN(written, stage(req.input_count + i, view.bytes));

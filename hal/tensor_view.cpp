@@ -150,12 +150,16 @@ Result<char*> address_of(const Hal& hal, const belay_tensor& tensor, const Tenso
                    "lies in memory of '" + buffer->device->name() + "' that the host does not see.");
     address = static_cast<char*>(buffer->host) + tensor.offset;
   }
+  return address;
+}
+
+Status check_aligned(const TensorView& view, const char* address, const std::string& label) {
   const uint64_t align = std::min<uint64_t>(view.width ? view.width : 1, 8);
   if (std::has_single_bit(align) && reinterpret_cast<uintptr_t>(address) % align)
-    return wrong(Code::kInvalidArgument, "begins at an address that is not aligned to " +
-                                             std::to_string(align) + " bytes, as its element type " +
-                                             std::string(dtype_name(view.dtype)) + " needs.");
-  return address;
+    return {Code::kInvalidArgument, label + " begins at an address that is not aligned to " +
+                                        std::to_string(align) + " bytes, as its element type " +
+                                        std::string(dtype_name(view.dtype)) + " needs."};
+  return {};
 }
 
 Status check_apart(const TensorView& view, const std::string& label) {

@@ -40,6 +40,8 @@ Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label)
 // see).
 Result<char*> address_of(const Hal& hal, const belay_tensor& tensor, const TensorView& view,
                          const std::string& label);
+// INVALID_ARGUMENT: kernels cannot read elements of this type from there.
+Status check_aligned(const TensorView& view, const char* address, const std::string& label);
 // INVALID_ARGUMENT: two elements lie, or may lie, at one place, so that it cannot be written.
 Status check_apart(const TensorView& view, const std::string& label);
 // Scale, zero point, axis and block fit the view.

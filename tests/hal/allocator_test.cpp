@@ -216,6 +216,44 @@ TEST_F(AllocatorTest, HostMemoryIsLentWhereThePolicyShares) {
   vt().buffer_destroy(host(), copied);
 }
 
+TEST_F(AllocatorTest, AskedWhetherToBindThePoliciesDecideAndWhatCannotBeIsACopy) {
+  NiceDevice& on = add_device("mock");
+  NicePolicy& policy = add_policy("zerocopy");
+  ON_CALL(policy, serves).WillByDefault(Return(BELAY_POLICY_BIND));
+  uint64_t flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST;
+  ON_CALL(policy, bind).WillByDefault([&](const belay_bind_req& req, belay_bound* out) {
+    EXPECT_EQ(req.device_flags, flags);
+    out->mode = req.bytes < 8 ? BELAY_BIND_COPY : BELAY_BIND_SHARE;
+    if (req.bytes < 8) write(out->reason, "it is small");
+    return req.bytes == 9 ? Status(Code::kDeclined, "odd") : Status();
+  });
+  (void)on;
+  begin();
+  const auto ask = [&](uint64_t address, uint64_t bytes, uint64_t alignment, std::string* why) {
+    auto req = request<belay_bind_req>();
+    req.address = address, req.bytes = bytes, req.alignment = alignment, req.access = BELAY_ACCESS_READ;
+    StringSink reason;
+    auto bound = request<belay_bound>();
+    bound.reason = reason.sink();
+    const Status status = take(vt().bind(host(), device(), &req, &bound));
+    *why = std::move(reason).str();
+    EXPECT_EQ(bound.mode, why->empty() ? BELAY_BIND_SHARE : BELAY_BIND_COPY);
+    return status;
+  };
+  std::string why;
+  ASSERT_TRUE(ask(0x1000, 64, 4, &why).ok());
+  EXPECT_EQ(why, "");
+  ASSERT_TRUE(ask(0x1000, 7, 4, &why).ok());
+  EXPECT_EQ(why, "it is small");
+  ASSERT_TRUE(ask(0x1000, 9, 4, &why).ok());  // nobody decided
+  EXPECT_EQ(why, "");
+  ASSERT_TRUE(ask(0x1002, 64, 4, &why).ok());  // a policy that shares it is wrong
+  EXPECT_THAT(why, HasSubstr("not aligned to 4"));
+  const Status odd = ask(0x1000, 64, 12, &why);
+  EXPECT_EQ(odd.code(), Code::kInvalidArgument);
+  EXPECT_THAT(odd.message(), HasSubstr("alignment is 12"));
+}
+
 TEST_F(AllocatorTest, APolicyWithoutItsSlotsIsLeftOut) {
   static TableBuilder<belay_memory_policy_vt> old(table_for<MockMemoryPolicy>());
   old.null(&belay_memory_policy_vt::release);

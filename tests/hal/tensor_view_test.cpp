@@ -105,6 +105,27 @@ TEST_F(TensorViewTest, CopiesAgreeWithIndexArithmetic) {
   }
 }
 
+// A copy reads bytes, so that any address will do.
+TEST_F(TensorViewTest, PluginsCopyFromAnyAddress) {
+  std::vector<char> bytes(25);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = char(i);
+  const int64_t dims[] = {2, 3}, columns[] = {1, 2};
+  for (const int64_t* strides : {static_cast<const int64_t*>(nullptr), columns}) {
+    belay_tensor from = request<belay_tensor>();
+    from.dtype = BELAY_DT_FLOAT32, from.rank = 2, from.dims = dims, from.strides = strides;
+    from.data = bytes.data() + 1;
+    float got[6] = {};
+    belay_tensor to = from;
+    to.strides = nullptr, to.data = got;
+    const Status status = take(vt().tensor_copy(host(), stream_, &to, &from, nullptr));
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (size_t i = 0; i < 6; ++i) {
+      const size_t at = strides ? i / 3 + i % 3 * 2 : i;
+      EXPECT_EQ(std::memcmp(got + i, bytes.data() + 1 + 4 * at, 4), 0) << i;
+    }
+  }
+}
+
 TEST_F(TensorViewTest, BadNumbersAreNamed) {
   float data[24] = {};
   const Tensor good = Tensor::of(data, {4, 6});

@@ -10,6 +10,7 @@
 #include <belay/abi/host.h>
 #include <belay/abi/memory_policy.h>
 #include <belay/abi/native_model.h>
+#include <belay/abi/tensor.h>
 #include <belay/abi/virtual_memory.h>
 
 #ifdef __cplusplus
@@ -152,6 +153,16 @@ typedef struct belay_hal_vt {
                                  uint64_t count, belay_event* out) BELAY_NOEXCEPT;
   /* What is queued of it must have ended. NULL is ignored. */
   void (*package_destroy)(const belay_host*, belay_obj* package) BELAY_NOEXCEPT;
+
+  /* Whether host memory can be used by the device where it lies (`device_flags` is filled in here): the policies of class
+   * BIND in [memory] policies are asked in their order; what the device does not address, or what is not aligned as its
+   * user wants, is a copy whatever they say, with the reason. Nothing is bound: the caller gives the address to what it
+   * launches, and keeps the memory until that has ended. Errors: INVALID_ARGUMENT, those of the policies. */
+  belay_status (*bind)(const belay_host*, belay_obj* device, const belay_bind_req*, belay_bound* inout) BELAY_NOEXCEPT;
+  /* As belay_tensor_copy of runtime.h: queues a copy of all elements between tensors of one type and dims, each with its
+   * own strides and any alignment. */
+  belay_status (*tensor_copy)(const belay_host*, belay_obj* stream, const belay_tensor* to, const belay_tensor* from,
+                              belay_event* out) BELAY_NOEXCEPT;
 } belay_hal_vt;
 
 #ifdef __cplusplus

@@ -117,7 +117,7 @@ typedef struct belay_bind_req {
 typedef struct belay_bound {
   belay_hdr hdr;
   uint64_t mode;     /* BELAY_BIND_... */
-  belay_sink reason; /* set by the caller: why it is a copy */
+  belay_sink reason; /* set by the caller: why it is a copy, as what follows "because": no capital, no full stop */
 } belay_bound;
 
 typedef struct belay_memory_policy_vt {
@@ -138,7 +138,7 @@ typedef struct belay_memory_policy_vt {
   /* Calls `each` with segments that hold nothing, until `bytes` are named. The host lets no `place` of the same device run
    * until it has removed those it wants. */
   belay_status (*trim)(belay_obj*, uint64_t bytes, void (*each)(void* user, uint64_t segment), void* user) BELAY_NOEXCEPT;
-  /* BIND: r */
+  /* SHARE or COPY, from the numbers alone. Errors: DECLINED (the next policy is asked), INVALID_ARGUMENT. BIND: r */
   belay_status (*bind)(belay_obj*, const belay_bind_req*, belay_bound*) BELAY_NOEXCEPT;
   belay_status (*stats)(belay_obj*, belay_policy_stats* inout) BELAY_NOEXCEPT; /* r */
   void (*destroy)(belay_obj*) BELAY_NOEXCEPT;                                  /* [serial] r */
