@@ -57,10 +57,11 @@ Lanes spread(const LaneRequest& req) {
   std::vector<uint64_t> free(req.lanes, 0);
   std::vector<uint32_t> last(req.lanes, count);
   Pairs chains;
-  uint64_t makespan = 0;
+  uint64_t makespan = 0, now = 0;
   for (uint32_t done = 0; done < count; ++done) {
     const size_t lane = size_t(std::min_element(free.begin(), free.end()) - free.begin());
-    uint64_t now = free[lane];
+    // Where nothing was ready the time has passed a lane that is free longer: it may not go back there.
+    now = std::max(now, free[lane]);
     if (ready.empty() && !coming.empty()) now = std::max(now, ready_at[coming.top()]);
     while (!coming.empty() && ready_at[coming.top()] <= now) {
       ready.push(coming.top());
