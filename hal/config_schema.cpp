@@ -110,6 +110,15 @@ core::Schema runtime_schema() {
              .doc = "memory that kept plans may hold; 0: not bounded",
              .min = 0,
              .unit = "bytes"},
+       Field{.key = "plan_growth",
+             .type = FieldType::kInt,
+             .default_value = "25",
+             .doc = "percent by which buffers whose sizes change from run to run are placed larger than "
+                    "they are, so that one plan serves shapes up to there; 0: each set of shapes is "
+                    "planned by itself",
+             .min = 0,
+             .max = 1000,
+             .unit = "%"},
        Field{.key = "op_cache",
              .type = FieldType::kInt,
              .default_value = "128",

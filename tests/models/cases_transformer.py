@@ -2,8 +2,9 @@
 checker is left out; expected outputs are the standard's definitions written out in double precision."""
 import numpy as np
 
+import reference as ref
 from cases_networks import f32, normal
-from onnx_build import Bf16
+from onnx_build import F32, I64, Bf16, Case, Graph
 from onnx_nodes import Nodes, like, wide
 
 
@@ -262,5 +263,77 @@ def einsum_products(rng):
     return nodes.case(13, beyond=True)
 
 
-CASES = [einsum_products, attention_heads, attention_masks, attention_past, attention_types, rotary_embedding, normalisations,
-         group_norm_18, group_norm_21]
+def growing_cache(rng):
+    """Two layers of a decoder whose keys and values grow by a token from run to run, as it is exported: shapes by
+    arithmetic on Shape, a causal mask; a prompt, single tokens, a few at once, then another prompt"""
+    layers, heads, size, vocabulary, longest = 2, 4, 8, 17, 32
+    width = heads * size
+    weights = lambda *shape: normal(rng, *shape, scale=1 / np.sqrt(shape[0]))
+    embedding, positions, head = normal(rng, vocabulary, width), normal(rng, longest, width), weights(width, vocabulary)
+    blocks = [(weights(width, 3 * width), normal(rng, 3 * width, scale=0.1), weights(width, width), weights(width, 2 * width),
+               weights(2 * width, width)) for _ in range(layers)]
+    scale, bias = 1 + normal(rng, width, scale=0.1), normal(rng, width, scale=0.1)
+
+    g = Graph("growing_cache")
+    ids = g.input("ids", I64, ["batch", "tokens"])
+    cache = lambda name: g.input(name, F32, ["batch", heads, "past", size])
+    caches = [[cache(f"key{layer}"), cache(f"value{layer}")] for layer in range(layers)]
+    dim = lambda of, axis: g.op("Gather", g.op("Shape", of), g.const(np.int64(axis)), axis=0)
+    one = lambda of: g.op("Unsqueeze", of, g.const(np.int64([0])))
+    batch, tokens, past = dim(ids, 0), dim(ids, 1), dim(caches[0][0], 2)
+    total = g.op("Add", past, tokens)
+    here = g.op("Range", past, total, g.const(np.int64(1)))
+    keys = g.op("Range", g.const(np.int64(0)), total, g.const(np.int64(1)))
+    seen = g.op("LessOrEqual", one(keys), g.op("Unsqueeze", here, g.const(np.int64([1]))))
+    mask = g.op("Where", seen, g.const(0.0), g.const(-1e9))
+    split = g.op("Concat", one(batch), one(tokens), g.const(np.int64([heads, size])), axis=0)
+    join = g.op("Concat", one(batch), one(tokens), g.const(np.int64([width])), axis=0)
+    norm = lambda x: g.op("LayerNormalization", x, g.const(scale), g.const(bias), axis=-1)
+    x = g.op("Add", g.op("Gather", g.const(embedding), ids, axis=0), g.op("Gather", g.const(positions), here, axis=0))
+    for layer, (qkv, qkv_bias, out, up, down) in enumerate(blocks):
+        parts = g.op("Split", g.op("Add", g.op("MatMul", norm(x), g.const(qkv)), g.const(qkv_bias)), outs=3, axis=-1)
+        q, k, v = (g.op("Transpose", g.op("Reshape", part, split), perm=[0, 2, 1, 3]) for part in parts)
+        k, v = (g.op("Concat", old, new, axis=2, out=f"{name}{layer}_out")
+                for old, new, name in zip(caches[layer], (k, v), ("key", "value")))
+        scores = g.op("Mul", g.op("MatMul", q, g.op("Transpose", k, perm=[0, 1, 3, 2])), g.const(float(size) ** -0.5))
+        mixed = g.op("MatMul", g.op("Softmax", g.op("Add", scores, mask), axis=-1), v)
+        mixed = g.op("Reshape", g.op("Transpose", mixed, perm=[0, 2, 1, 3]), join)
+        x = g.op("Add", x, g.op("MatMul", mixed, g.const(out)))
+        x = g.op("Add", x, g.op("MatMul", g.op("Relu", g.op("MatMul", norm(x), g.const(up))), g.const(down)))
+    g.op("MatMul", norm(x), g.const(head), out="logits")
+    g.output("logits", F32, ["batch", "tokens", vocabulary])
+    for layer in range(layers):
+        for name in "key", "value":
+            g.output(f"{name}{layer}_out", F32, ["batch", heads, "total", size])
+
+    def normed(x):
+        return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + bias
+
+    def run(ids, caches):
+        past, tokens = caches[0][0].shape[2], ids.shape[1]
+        x, grown = ref.f64(embedding)[ids] + positions[past:past + tokens], []
+        for (qkv, qkv_bias, out, up, down), old in zip(blocks, caches):
+            q, k, v = np.split(normed(x) @ qkv + qkv_bias, 3, -1)
+            parts = [part.reshape(*ids.shape, heads, size).transpose(0, 2, 1, 3) for part in (q, k, v)]
+            k, v = (np.concatenate([ref.f64(a), b], 2) for a, b in zip(old, parts[1:]))
+            scores = parts[0] @ k.transpose(0, 1, 3, 2) / np.sqrt(size)
+            scores[..., np.arange(past + tokens)[None] > past + np.arange(tokens)[:, None]] = -1e9
+            x = x + (ref.softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(*ids.shape, width) @ out
+            x = x + np.maximum(normed(x) @ up, 0) @ down
+            grown.append([f32(k), f32(v)])
+        return f32(normed(x) @ head), grown
+
+    runs = []
+    for counts in ((5, *[1] * 8, 3, *[1] * 4), (2, 1, 1, 6, 1)):
+        caches = [[np.zeros((2, heads, 0, size), np.float32)] * 2] * layers
+        for count in counts:
+            ids = rng.randint(0, vocabulary, (2, count))
+            logits, grown = run(ids, caches)
+            flat = lambda of: [value for pair in of for value in pair]
+            runs.append(([np.int64(ids), *flat(caches)], [logits, *flat(grown)]))
+            caches = grown
+    return Case(g.model(17), *runs, rtol=1e-3, atol=1e-4)
+
+
+CASES = [growing_cache, einsum_products, attention_heads, attention_masks, attention_past, attention_types, rotary_embedding,
+         normalisations, group_norm_18, group_norm_21]

@@ -29,6 +29,10 @@ class EngineHost : public FakeHost {
   // Programs with dependencies run in a random order that these allow, by this seed; 0: as the nodes stand.
   uint64_t order_seed = 0;
   std::atomic<uint64_t> dependencies{0};  // pairs of the latest program
+  std::atomic<uint64_t> plans{0};         // of memory
+  // Two nodes of a program that may run at once and use the same bytes, one of them writing, or of which the
+  // first waits for the second; empty: none so far.
+  const std::string& races() const { return races_; }
   // Completions wait for `release`.
   std::atomic<bool> hold{false};
   void release() {
@@ -82,6 +86,30 @@ class EngineHost : public FakeHost {
         if (before == node && --waits[after] == 0) ready.push_back(after);
     }
     return order;
+  }
+  // What happens before what follows from the pairs alone; each two nodes without an order are compared.
+  static std::string race_of(const Recorded& program) {
+    if (program.ordered) return {};
+    const size_t count = program.nodes.size();
+    for (const auto& [a, b] : program.pairs)
+      if (a >= b) return program.nodes[b].name + " waits for " + program.nodes[a].name + ", which stands after it";
+    std::vector<std::vector<bool>> before(count, std::vector<bool>(count));
+    for (const auto& [a, b] : program.pairs) before[a][b] = true;
+    for (size_t middle = 0; middle < count; ++middle)
+      for (size_t a = 0; a < count; ++a)
+        if (before[a][middle])
+          for (size_t b = 0; b < count; ++b)
+            if (before[middle][b]) before[a][b] = true;
+    for (size_t a = 0; a < count; ++a)
+      for (size_t b = 0; b < a; ++b) {
+        if (before[a][b] || before[b][a]) continue;
+        for (const belay_arg& x : program.nodes[a].args)
+          for (const belay_arg& y : program.nodes[b].args)
+            if (x.binding != BELAY_NO_BINDING && x.binding == y.binding && x.value < y.value + y.bytes &&
+                y.value < x.value + x.bytes && ((x.access | y.access) & BELAY_ACCESS_WRITE))
+              return program.nodes[a].name + " and " + program.nodes[b].name;
+      }
+    return {};
   }
   static void* address(const belay_binding& binding) {
     return binding.host
@@ -227,6 +255,7 @@ class EngineHost : public FakeHost {
         program->nodes.push_back({req->nodes[i]->kernel,
                                   {req->nodes[i]->args, req->nodes[i]->args + req->nodes[i]->arg_count},
                                   to_string(req->nodes[i]->name)});
+      if (of(h).races_.empty()) of(h).races_ = race_of(*program);
       *out = program;
       of(h).live_.fetch_add(1);
       return BELAY_OK;
@@ -237,10 +266,14 @@ class EngineHost : public FakeHost {
       of(h).live_.fetch_sub(1);
     };
     table_.plan = [](const belay_host* h, const belay_plan_req* req, belay_plan_result* result)
-                      BELAY_NOEXCEPT -> belay_status { return to_c(*h, reuse::plan(*req, *result)); };
+                      BELAY_NOEXCEPT -> belay_status {
+      of(h).plans.fetch_add(1);
+      return to_c(*h, reuse::plan(*req, *result));
+    };
   }
 
   const bool visible_;
+  std::string races_;
   belay_hal_vt table_{};
   belay_obj device_{};
   std::atomic<uint64_t> live_{0};

@@ -34,7 +34,7 @@ class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
   std::set<std::string> ops{"Add", "Mul", "Less", "Relu", "Neg", "NonZero", "Fail"};
   bool fuse = false;  // claims [Add, Relu]
   bool in_place = false;
-  uint64_t cost_ns = 0;
+  uint64_t cost_ns = 0, cost_spread = 0;  // of a kernel: the first and, by its name, less than the second
   std::atomic<int> live{0}, prepared{0};
 
  private:
@@ -98,6 +98,7 @@ class ToyProvider : public ::testing::NiceMock<MockKernelProvider> {
                        nullptr};
     out->kernel.fn = run;
     out->kernel.cost_ns = cost_ns;
+    if (cost_spread) out->kernel.cost_ns += std::hash<std::string_view>()(node.name()) % cost_spread;
     out->kernel.state = state.release();
     out->implementation = to_str("toy");
     live.fetch_add(1);

@@ -16,6 +16,9 @@ struct Options {
   uint64_t precision = BELAY_PRECISION_WINOGRAD;
   uint64_t plan_cache = 16;       // plans kept for each graph and each point where shapes depend on data
   uint64_t plan_cache_bytes = 0;  // of arenas, packed constants and programs of kept plans; 0: not bounded
+  // Buffers whose sizes change with the shapes are placed for so many percent more than they need; a plan
+  // for other shapes begins from the latest. 0: each is made by itself.
+  uint64_t plan_growth = 25;
   uint64_t max_contexts = 16;
   bool wait_for_context = false;  // else RESOURCE_EXHAUSTED where all are taken
   bool fallback = true;           // nodes that no provider of the device claims go to the host
@@ -39,6 +42,7 @@ struct Options {
         (table["winograd"].as_bool(true) ? BELAY_PRECISION_WINOGRAD : 0u);
     out.plan_cache = number("plan_cache", out.plan_cache);
     out.plan_cache_bytes = number("plan_cache_bytes", out.plan_cache_bytes);
+    out.plan_growth = number("plan_growth", out.plan_growth);
     out.max_contexts = number("max_contexts", out.max_contexts);
     out.wait_for_context = table["contexts_full"].as_string("error") == "wait";
     out.fallback = table["fallback"].as_string("cpu") != "error";

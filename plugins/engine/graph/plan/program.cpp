@@ -1,10 +1,5 @@
 #include "plan/program.hpp"
 
-#include "plan/lanes.hpp"
-#include "plan/memory.hpp"
-
-#include <belay/graph/view.hpp>
-
 #include <algorithm>
 
 namespace belay::plan {
@@ -13,30 +8,27 @@ namespace {
 // Values that share bytes are one group, named by the value that a kernel (or an earlier stage) makes.
 class ProgramMaker {
  public:
-  ProgramMaker(const Target& target, ConstantPool& pool, const Image& image,
-               const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed, Stage& stage)
-      : target_(target), pool_(pool), image_(image), before_(before), needed_(needed), stage_(stage) {}
+  ProgramMaker(const Target& target, ConstantPool& pool, const Outline* like, Stage& stage)
+      : target_(target),
+        pool_(pool),
+        before_(stage.outline.before),
+        needed_(stage.outline.needed),
+        like_(like),
+        stage_(stage),
+        out_(stage.outline) {}
 
-  Status run(const Choice& choice, const std::function<bool(const ir::Node&)>& is_view) {
-    std::set<uint32_t> fused;  // nodes inside claims of several
-    for (const Claim& claim : choice.claims)
-      if (claim.nodes.size() > 1) fused.insert(claim.nodes.begin(), claim.nodes.end());
-    for (uint32_t n = 0; n < image_.nodes.size(); ++n) {
-      const ir::Node& node = *image_.nodes[n];
-      if (!fused.contains(n) && is_view(node)) {
-        root_[node.outputs[0]] = root(stage_.env.resolve(node.inputs[0]));
-        views_.insert(n);
-      }
-    }
-    for (const Claim& claim : choice.claims)
-      if (claim.nodes.size() > 1 || !views_.contains(claim.nodes[0])) claims_.push_back(&claim);
-    BELAY_TRY(prepare_kernels());
-    if (!stage_.unfit.empty()) return {};
+  Status run() {
+    for (const ir::Node* node : out_.views)
+      root_[node->outputs[0]] = root(stage_.env.resolve(node->inputs[0]));
     find_homes();
     find_shared();
-    order();
+    find_edges();
     BELAY_TRY(place());
-    return build();
+    describe_kernels();
+    BELAY_TRY(build());
+    out_.lanes = std::move(lanes_);
+    out_.layout = std::move(layout_);
+    return {};
   }
 
  private:
@@ -50,28 +42,20 @@ class ProgramMaker {
     return dtype_bytes(type.dtype, element_count(type.dims).value_or(0)).value_or(0);
   }
 
-  Status prepare_kernels() {
-    first_info_ = stage_.infos.size();
-    for (const Claim* claim : claims_) {
-      BELAY_ASSIGN(PreparedPtr kernel, prepare(target_.hal, image_, *claim, target_.info, target_.threads(),
-                                               target_.options.precision));
-      if ((*kernel)->kernel.hdr.flags &
-          BELAY_KERNEL_WRITES_SHAPE) {  // no program can give it memory while it runs
-        for (const uint32_t node : claim->nodes) stage_.unfit.push_back(image_.nodes[node]->id);
-        continue;
-      }
-      stage_.packed_bytes += (*kernel)->packed_bytes;
+  void describe_kernels() {
+    for (const Unit* unit : units_) {
+      const Prepared& kernel = *unit->kernel;
+      stage_.packed_bytes += kernel->packed_bytes;
       KernelInfo& info = stage_.infos.emplace_back();
-      for (const uint32_t node : claim->nodes)
-        info.node += (info.node.empty() ? "" : " + ") + image_.nodes[node]->name;
-      info.op = operators_of(image_, *claim);
-      info.provider = claim->provider.key;
-      info.implementation = to_string((*kernel)->implementation);
-      info.reason = to_string((*kernel)->reason);
-      info.cost_ns = (*kernel)->kernel.cost_ns ? (*kernel)->kernel.cost_ns : claim->cost_ns;
-      stage_.kernels.push_back(std::move(kernel));
+      for (const ir::Node* node : unit->nodes) {
+        info.node += (info.node.empty() ? "" : " + ") + node->name;
+        info.op += (info.op.empty() ? "" : "+") + node->op;
+      }
+      info.provider = unit->provider.key;
+      info.implementation = to_string(kernel->implementation);
+      info.reason = to_string(kernel->reason);
+      info.cost_ns = kernel.kernel().cost_ns ? kernel.kernel().cost_ns : unit->cost_ns;
     }
-    return {};
   }
 
   // Decides which values get memory of their own and which are places in the arena.
@@ -99,14 +83,14 @@ class ProgramMaker {
   // What a caller may give one memory for: as in the arena, but for what comes from outside and goes there.
   void find_shared() {
     std::map<ir::ValueId, uint32_t> reads;  // by group
-    for (const Claim* claim : claims_)
-      for (const uint32_t value : claim->inputs)
-        if (value != BELAY_NONE) ++reads[root(image_.values[value])];
-    for (const Claim* claim : claims_)
-      for (const belay_in_place& pair : claim->in_place) {
-        const uint32_t in = claim->inputs[pair.input], out = claim->outputs[pair.output];
-        if (in == BELAY_NONE || out == BELAY_NONE || image_.constants[in]) continue;
-        const ir::ValueId from = image_.values[in], to = root(image_.values[out]);
+    for (const Unit& unit : out_.units)
+      for (const ir::ValueId value : unit.inputs)
+        if (value != BELAY_NONE) ++reads[root(value)];
+    for (const Unit& unit : out_.units)
+      for (const belay_in_place& pair : unit.in_place) {
+        const ir::ValueId in = unit.inputs[pair.input], out = unit.outputs[pair.output];
+        if (in == BELAY_NONE || out == BELAY_NONE || stage_.env.constants[in]) continue;
+        const ir::ValueId from = in, to = root(out);
         if (!before_.contains(from) || needed_.contains(from) || reads[root(from)] != 1) continue;
         for (const Made& made : stage_.made)
           if (made.members[0] == to)
@@ -114,64 +98,72 @@ class ProgramMaker {
       }
   }
 
-  // Spreads the kernels over lanes, where that is wanted, and puts them into the order of their beginnings.
-  void order() {
-    LaneRequest req;
+  void find_edges() {
     std::unordered_map<ir::ValueId, uint32_t> makers;
-    for (uint32_t k = 0; k < claims_.size(); ++k) {
-      req.cost_ns.push_back(stage_.kernels[k]->kernel().cost_ns);
-      for (const uint32_t value : claims_[k]->inputs)
+    for (uint32_t k = 0; k < out_.units.size(); ++k) {
+      for (const ir::ValueId value : out_.units[k].inputs)
         if (value != BELAY_NONE)
-          if (const auto at = makers.find(root(image_.values[value])); at != makers.end())
-            req.edges.emplace_back(at->second, k);
-      for (const uint32_t value : claims_[k]->outputs)
-        if (value != BELAY_NONE) makers[root(image_.values[value])] = k;
+          if (const auto at = makers.find(root(value)); at != makers.end())
+            edges_.emplace_back(at->second, k);
+      for (const ir::ValueId value : out_.units[k].outputs)
+        if (value != BELAY_NONE) makers[root(value)] = k;
     }
+  }
+
+  // Spreads the kernels over lanes, where that is wanted.
+  Lanes spread_kernels() const {
+    LaneRequest req;
+    req.edges = edges_;
+    for (const Unit& unit : out_.units) req.cost_ns.push_back(unit.kernel->kernel().cost_ns);
     const uint64_t streams = target_.options.streams;
     req.lanes = uint32_t(std::min<uint64_t>(streams ? streams : target_.threads(), 64));
     req.always = streams > 1;
-    lanes_ = spread(req);
-    if (!lanes_.parallel) return;
-    std::vector<uint32_t> position(claims_.size());
-    const auto claims = claims_;
-    const auto kernels = stage_.kernels;
-    const std::vector<KernelInfo> infos(stage_.infos.begin() + ptrdiff_t(first_info_), stage_.infos.end());
-    for (uint32_t i = 0; i < claims.size(); ++i) {
-      const uint32_t k = lanes_.order[i];
-      position[k] = i;
-      claims_[i] = claims[k];
-      stage_.kernels[i] = kernels[k];
-      stage_.infos[first_info_ + i] = infos[k];
+    return spread(req);
+  }
+
+  // Puts the kernels into the order of their beginnings, and finds what must be placed then.
+  void arrange(Lanes lanes) {
+    lanes_ = std::move(lanes);
+    units_.clear();
+    dependencies_.clear();
+    std::vector<uint32_t> position(out_.units.size());
+    for (const uint32_t k : lanes_.order) {
+      position[k] = uint32_t(units_.size());
+      units_.push_back(&out_.units[k]);
     }
-    for (const auto& [before, after] : req.edges)
-      dependencies_.emplace_back(position[before], position[after]);
-    if (streams) dependencies_.insert(dependencies_.end(), lanes_.chains.begin(), lanes_.chains.end());
+    if (lanes_.parallel) {
+      for (const auto& [before, after] : edges_)
+        dependencies_.emplace_back(position[before], position[after]);
+      if (target_.options.streams)
+        dependencies_.insert(dependencies_.end(), lanes_.chains.begin(), lanes_.chains.end());
+    }
+    collect_buffers();
   }
 
   // Places in the arena that more than one value takes, one after the other: what writes the next one waits
   // for all that use the one before.
   void add_reuse_dependencies() {
-    std::vector<std::vector<uint32_t>> users(buffers_.size());  // positions
-    std::vector<std::vector<uint32_t>> written(claims_.size());
-    for (uint32_t k = 0; k < claims_.size(); ++k) {
-      const auto use = [&](uint32_t value, bool write) {
+    std::vector<std::vector<uint32_t>> users(layout_.buffers.size());  // positions
+    std::vector<std::vector<uint32_t>> written(units_.size());
+    for (uint32_t k = 0; k < units_.size(); ++k) {
+      const auto use = [&](ir::ValueId value, bool write) {
         if (value == BELAY_NONE) return;
-        const auto at = arena_of_.find(root(image_.values[value]));
+        const auto at = arena_of_.find(root(value));
         if (at == arena_of_.end()) return;
         users[at->second].push_back(k);
         if (write) written[k].push_back(at->second);
       };
-      for (const uint32_t value : claims_[k]->inputs) use(value, false);
-      for (const uint32_t value : claims_[k]->outputs) use(value, true);
+      for (const ir::ValueId value : units_[k]->inputs) use(value, false);
+      for (const ir::ValueId value : units_[k]->outputs) use(value, true);
       if (const auto at = workspace_of_.find(k); at != workspace_of_.end()) {
         users[at->second].push_back(k);
         written[k].push_back(at->second);
       }
     }
     std::map<uint64_t, std::pair<uint64_t, uint32_t>> owners;  // begin: end, buffer
-    for (uint32_t k = 0; k < claims_.size(); ++k)
+    for (uint32_t k = 0; k < units_.size(); ++k)
       for (const uint32_t buffer : written[k]) {
-        const uint64_t begin = places_.offsets[buffer], end = begin + buffers_[buffer].bytes;
+        const uint64_t begin = layout_.offsets[buffer], end = begin + layout_.buffers[buffer].bytes;
         if (begin == end) continue;
         auto at = owners.upper_bound(begin);
         if (at != owners.begin() && std::prev(at)->second.first > begin) --at;
@@ -201,56 +193,75 @@ class ProgramMaker {
     return !before_.contains(group) && !own_.contains(group) && !stage_.env.constants[group];
   }
 
-  Status place() {
-    std::vector<belay_pair> in_place;
-    std::vector<ir::ValueId> groups;
-    for (uint64_t step = 0; step < claims_.size(); ++step) {
-      const Claim& claim = *claims_[step];
+  void collect_buffers() {
+    auto& buffers = layout_.buffers;
+    layout_ = {};
+    arena_of_.clear();
+    workspace_of_.clear();
+    for (uint32_t step = 0; step < units_.size(); ++step) {
+      const Unit& unit = *units_[step];
       const uint64_t end = lanes_.end[step];
-      for (const uint32_t value : claim.outputs) {
+      for (const ir::ValueId value : unit.outputs) {
         if (value == BELAY_NONE) continue;
-        const ir::ValueId group = root(image_.values[value]);
+        const ir::ValueId group = root(value);
         if (!in_arena(group) || arena_of_.contains(group)) continue;
-        arena_of_[group] = uint32_t(buffers_.size());
-        buffers_.push_back({bytes_of(group), step, end});
-        groups.push_back(group);
+        arena_of_[group] = uint32_t(buffers.size());
+        buffers.push_back({bytes_of(group), step, end, group});
       }
-      for (const uint32_t value : claim.inputs) {
+      for (const ir::ValueId value : unit.inputs) {
         if (value == BELAY_NONE) continue;
-        if (const auto at = arena_of_.find(root(image_.values[value])); at != arena_of_.end())
-          buffers_[at->second].end = std::max(buffers_[at->second].end, end);
+        if (const auto at = arena_of_.find(root(value)); at != arena_of_.end())
+          buffers[at->second].end = std::max(buffers[at->second].end, end);
       }
-      if ((*stage_.kernels[step])->workspace_bytes) {
-        workspace_of_[step] = uint32_t(buffers_.size());
-        buffers_.push_back({(*stage_.kernels[step])->workspace_bytes, step, end});
+      if ((*unit.kernel)->workspace_bytes) {
+        workspace_of_[step] = uint32_t(buffers.size());
+        const uint64_t owner = uint64_t{1} << 32 | lanes_.order[step];
+        buffers.push_back({(*unit.kernel)->workspace_bytes, step, end, owner});
       }
     }
     if (lanes_.parallel) find_other_ends();
-    for (uint64_t step = 0; step < claims_.size(); ++step) add_in_place(step, in_place);
-    BELAY_ASSIGN(places_, place_buffers(target_.hal, buffers_, in_place));
+    for (uint64_t step = 0; step < units_.size(); ++step) add_in_place(step);
+  }
+
+  Status place() {
     const uint64_t limit =
         target_.options.memory_limit ? target_.options.memory_limit : target_.info.memory_bytes;
-    if (limit && places_.bytes > limit)
-      return {Code::kResourceExhausted, "The plan needs " + std::to_string(places_.bytes) +
+    if (like_) {
+      arrange(like_->lanes);
+      if (like_->layout.holds(layout_.buffers, layout_.in_place)) layout_ = like_->layout;
+    }
+    if (layout_.offsets.empty()) {
+      arrange(spread_kernels());
+      const ArenaLayout exact = layout_;
+      if (like_) add_room(layout_.buffers, like_->layout.buffers, target_.options.plan_growth);
+      BELAY_TRY(place_buffers(target_.hal, layout_));
+      if (like_ && limit && layout_.bytes > limit) {
+        layout_ = exact;
+        BELAY_TRY(place_buffers(target_.hal, layout_));
+      }
+    }
+    if (limit && layout_.bytes > limit)
+      return {Code::kResourceExhausted, "The plan needs " + std::to_string(layout_.bytes) +
                                             " bytes for intermediate tensors, the limit is " +
                                             std::to_string(limit) + "."};
-    stage_.arena_bytes = places_.bytes;
-    stage_.live_bytes = places_.live_bytes;
+    stage_.arena_bytes = layout_.bytes;
+    stage_.live_bytes = layout_.live_bytes;
     return {};
   }
 
   // When all uses of a buffer but the last to begin have ended.
   void find_other_ends() {
-    last_user_.resize(buffers_.size());
-    others_end_.resize(buffers_.size());
-    for (uint64_t step = 0; step < claims_.size(); ++step)
-      for (const auto* list : {&claims_[step]->outputs, &claims_[step]->inputs})
-        for (const uint32_t value : *list) {
+    last_user_.assign(layout_.buffers.size(), 0);
+    others_end_.assign(layout_.buffers.size(), 0);
+    for (uint64_t step = 0; step < units_.size(); ++step)
+      for (const auto* list : {&units_[step]->outputs, &units_[step]->inputs})
+        for (const ir::ValueId value : *list) {
           if (value == BELAY_NONE) continue;
-          const auto at = arena_of_.find(root(image_.values[value]));
+          const auto at = arena_of_.find(root(value));
           if (at == arena_of_.end() || last_user_[at->second] == step) continue;
           uint64_t& end = others_end_[at->second];
-          end = std::max(end, buffers_[at->second].begin == step ? 0 : lanes_.end[last_user_[at->second]]);
+          const bool fresh = layout_.buffers[at->second].begin == step;
+          end = std::max(end, fresh ? 0 : lanes_.end[last_user_[at->second]]);
           last_user_[at->second] = step;
         }
   }
@@ -259,44 +270,41 @@ class ProgramMaker {
   // with the beginning of `step`, as policies want it.
   bool dies_in(uint64_t step, ArenaBuffer& buffer) {
     if (!lanes_.parallel) return buffer.end == step + 1;
-    const size_t at = size_t(&buffer - buffers_.data());
+    const size_t at = size_t(&buffer - layout_.buffers.data());
     if (last_user_[at] != step || others_end_[at] > step || buffer.begin == step) return false;
     buffer.end = step + 1;
     return true;
   }
 
-  void add_in_place(uint64_t step, std::vector<belay_pair>& out) {
-    const Claim& claim = *claims_[step];
-    for (const belay_in_place& pair : claim.in_place) {
-      const uint32_t in = claim.inputs[pair.input], result = claim.outputs[pair.output];
+  void add_in_place(uint64_t step) {
+    const Unit& unit = *units_[step];
+    for (const belay_in_place& pair : unit.in_place) {
+      const ir::ValueId in = unit.inputs[pair.input], result = unit.outputs[pair.output];
       if (in == BELAY_NONE || result == BELAY_NONE) continue;
-      const ir::ValueId from = root(image_.values[in]), to = root(image_.values[result]);
+      const ir::ValueId from = root(in), to = root(result);
       const auto a = arena_of_.find(from), b = arena_of_.find(to);
-      if (a == arena_of_.end() || b == arena_of_.end() || buffers_[b->second].begin != step) continue;
+      if (a == arena_of_.end() || b == arena_of_.end() || layout_.buffers[b->second].begin != step) continue;
       // A value that the kernel reads by two arguments may be wanted by the other after it was overwritten.
-      const auto same = [&](uint32_t value) {
-        return value != BELAY_NONE && root(image_.values[value]) == from;
-      };
-      if (std::count_if(claim.inputs.begin(), claim.inputs.end(), same) > 1) continue;
-      if (!dies_in(step, buffers_[a->second])) continue;
-      out.push_back({a->second, b->second});
+      const auto same = [&](ir::ValueId value) { return value != BELAY_NONE && root(value) == from; };
+      if (std::count_if(unit.inputs.begin(), unit.inputs.end(), same) > 1) continue;
+      if (!dies_in(step, layout_.buffers[a->second])) continue;
+      layout_.in_place.push_back({a->second, b->second});
     }
   }
 
   Status build() {
-    if (claims_.empty()) return {};
+    if (units_.empty()) return {};
     // Constants that no kernel packed need a place.
     std::vector<ir::ConstantPtr> constants;
     std::unordered_map<ir::ValueId, size_t> constant_at;
-    for (size_t k = 0; k < claims_.size(); ++k)
-      for (size_t i = 0; i < claims_[k]->inputs.size(); ++i) {
-        const uint32_t value = claims_[k]->inputs[i];
-        if (value == BELAY_NONE || !image_.constants[value] ||
-            (i < 64 && ((*stage_.kernels[k])->unused_inputs >> i & 1)))
+    for (size_t k = 0; k < units_.size(); ++k)
+      for (size_t i = 0; i < units_[k]->inputs.size(); ++i) {
+        const ir::ValueId value = units_[k]->inputs[i];
+        if (value == BELAY_NONE || !stage_.env.constants[value] ||
+            (i < 64 && ((*units_[k]->kernel)->unused_inputs >> i & 1)))
           continue;
-        const ir::ValueId id = image_.values[value];
-        if (constant_at.try_emplace(id, constants.size()).second)
-          constants.push_back(stage_.env.constants[id]);
+        if (constant_at.try_emplace(value, constants.size()).second)
+          constants.push_back(stage_.env.constants[value]);
       }
     BELAY_ASSIGN(const std::vector<ConstantPlace> places, pool_.place(constants, stage_.constants));
     std::map<std::pair<const void*, const void*>, uint32_t> constant_bindings;
@@ -309,20 +317,19 @@ class ProgramMaker {
       return arena_binding;
     };
 
-    std::vector<std::vector<belay_arg>> args(claims_.size());
-    std::vector<belay_node> nodes(claims_.size());
-    std::vector<std::string> names(claims_.size());
-    for (size_t k = 0; k < claims_.size(); ++k) {
-      const Claim& claim = *claims_[k];
-      const auto add = [&](uint32_t value, uint32_t access, bool unused) {
+    std::vector<std::vector<belay_arg>> args(units_.size());
+    std::vector<belay_node> nodes(units_.size());
+    std::vector<std::string> names(units_.size());
+    for (size_t k = 0; k < units_.size(); ++k) {
+      const Unit& unit = *units_[k];
+      const auto add = [&](ir::ValueId value, uint32_t access, bool unused) {
         belay_arg& arg = args[k].emplace_back();
         arg.kind = BELAY_ARG_BUFFER;
         arg.binding = BELAY_NO_BINDING;
         if (value == BELAY_NONE || unused) return;
         arg.access = access;
-        const ir::ValueId id = image_.values[value], group = root(id);
-        if (image_.constants[value]) {
-          const ConstantPlace& place = places[constant_at[id]];
+        if (stage_.env.constants[value]) {
+          const ConstantPlace& place = places[constant_at[value]];
           const auto [at, fresh] =
               constant_bindings.try_emplace({place.host, place.buffer}, uint32_t(stage_.bindings.size()));
           if (fresh) {
@@ -332,31 +339,31 @@ class ProgramMaker {
           }
           arg.binding = at->second;
           arg.value = place.offset;
-          arg.bytes = stage_.env.constants[id]->bytes;
+          arg.bytes = stage_.env.constants[value]->bytes;
           return;
         }
-        arg.bytes = bytes_of(id);
-        if (const auto at = arena_of_.find(group); at != arena_of_.end()) {
+        arg.bytes = bytes_of(value);
+        if (const auto at = arena_of_.find(root(value)); at != arena_of_.end()) {
           arg.binding = arena();
-          arg.value = places_.offsets[at->second];
+          arg.value = layout_.offsets[at->second];
         } else {
-          arg.binding = value_binding(group);
+          arg.binding = value_binding(root(value));
         }
       };
-      for (size_t i = 0; i < claim.inputs.size(); ++i)
-        add(claim.inputs[i], BELAY_ACCESS_READ, i < 64 && ((*stage_.kernels[k])->unused_inputs >> i & 1));
-      for (const uint32_t value : claim.outputs) add(value, BELAY_ACCESS_WRITE, false);
+      for (size_t i = 0; i < unit.inputs.size(); ++i)
+        add(unit.inputs[i], BELAY_ACCESS_READ, i < 64 && ((*units_[k]->kernel)->unused_inputs >> i & 1));
+      for (const ir::ValueId value : unit.outputs) add(value, BELAY_ACCESS_WRITE, false);
       if (const auto at = workspace_of_.find(k); at != workspace_of_.end()) {
         belay_arg& arg = args[k].emplace_back();
         arg.kind = BELAY_ARG_BUFFER;
         arg.binding = arena();
-        arg.value = places_.offsets[at->second];
-        arg.bytes = buffers_[at->second].bytes;
+        arg.value = layout_.offsets[at->second];
+        arg.bytes = layout_.buffers[at->second].bytes;
         arg.access = BELAY_ACCESS_READ | BELAY_ACCESS_WRITE;
       }
-      names[k] = image_.nodes[claim.nodes.back()]->label();
+      names[k] = unit.nodes.back()->label();
       nodes[k].hdr.struct_size = sizeof(belay_node);
-      nodes[k].kernel = &stage_.kernels[k]->kernel();
+      nodes[k].kernel = &units_[k]->kernel->kernel();
       nodes[k].args = args[k].data();
       nodes[k].arg_count = args[k].size();
       nodes[k].name = to_str(names[k]);
@@ -371,7 +378,7 @@ class ProgramMaker {
     std::vector<uint32_t> flat;
     if (lanes_.parallel) {
       add_reuse_dependencies();
-      dependencies_ = reduce(std::move(dependencies_), uint32_t(claims_.size()));
+      dependencies_ = reduce(std::move(dependencies_), uint32_t(units_.size()));
       for (const auto& [before, after] : dependencies_) flat.insert(flat.end(), {before, after});
       // Without any dependency a pointer must still be there: NULL would mean one after the other.
       if (flat.empty()) flat.resize(2);
@@ -382,36 +389,35 @@ class ProgramMaker {
     BELAY_TRY(
         target_.hal.check(target_.hal.vt->program_create(target_.hal.host, target_.device, &req, &program)));
     stage_.program = {target_.hal, program};
-    for (size_t k = 0; k < claims_.size(); ++k)  // as the request has it; drivers keep about as much
+    for (size_t k = 0; k < units_.size(); ++k)  // as the request has it; drivers keep about as much
       stage_.program_bytes += sizeof(belay_node) + args[k].size() * sizeof(belay_arg) + names[k].size();
     return {};
   }
 
   const Target& target_;
   ConstantPool& pool_;
-  const Image& image_;
   const std::set<ir::ValueId>&before_, &needed_;
+  const Outline* const like_;
   Stage& stage_;
-  std::vector<const Claim*> claims_;
-  std::set<uint32_t> views_;
+  Outline& out_;
   std::set<ir::ValueId> own_;
   std::unordered_map<ir::ValueId, ir::ValueId> root_;
-  std::unordered_map<ir::ValueId, uint32_t> value_bindings_, arena_of_;
-  std::map<uint64_t, uint32_t> workspace_of_;
-  std::vector<ArenaBuffer> buffers_;
-  ArenaPlan places_;
-  size_t first_info_ = 0;  // of the program's kernels
+  std::unordered_map<ir::ValueId, uint32_t> value_bindings_;
+  Pairs edges_;  // what reads what, between units as the outline has them
+  // As arranged:
   Lanes lanes_;
-  Pairs dependencies_;                            // of positions
+  std::vector<const Unit*> units_;  // by position
+  Pairs dependencies_;              // of positions
+  ArenaLayout layout_;
+  std::unordered_map<ir::ValueId, uint32_t> arena_of_;
+  std::map<uint64_t, uint32_t> workspace_of_;     // by position
   std::vector<uint64_t> last_user_, others_end_;  // by buffer
 };
 
 }  // namespace
 
-Status make_program(const Target& target, ConstantPool& pool, const Image& image, const Choice& choice,
-                    const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed,
-                    const std::function<bool(const ir::Node&)>& is_view, Stage& stage) {
-  return ProgramMaker(target, pool, image, before, needed, stage).run(choice, is_view);
+Status make_program(const Target& target, ConstantPool& pool, const Outline* like, Stage& stage) {
+  return ProgramMaker(target, pool, like, stage).run();
 }
 
 }  // namespace belay::plan

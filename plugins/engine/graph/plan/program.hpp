@@ -3,15 +3,11 @@
 
 #include "plan/stage.hpp"
 
-#include <functional>
-
 namespace belay::plan {
 
-// Fills kernels, program, arena, bindings, made, views and infos of `stage`. `before`: values that exist when
-// the stage begins. Nodes for which `is_view` holds and that stand alone in their claim are not run: their
-// output is their input.
-Status make_program(const Target& target, ConstantPool& pool, const Image& image, const Choice& choice,
-                    const std::set<ir::ValueId>& before, const std::set<ir::ValueId>& needed,
-                    const std::function<bool(const ir::Node&)>& is_view, Stage& stage);
+// Fills program, arena, bindings, made, views and infos of `stage` from its outline's units, and the rest of
+// the outline. `like`: an outline of the same units for other shapes, or null; where its places do for this
+// one, too, they are kept, else places are made with room for shapes to come.
+Status make_program(const Target& target, ConstantPool& pool, const Outline* like, Stage& stage);
 
 }  // namespace belay::plan

@@ -54,21 +54,11 @@ std::vector<ir::ValueId> reads_of(const ir::Model& model, const ir::Node& node) 
 
 namespace {
 
-bool is_view(const ir::Env& env, const ir::Node& node) {
-  if (!node.domain.empty() || (node.op != "Reshape" && node.op != "Squeeze" && node.op != "Unsqueeze" &&
-                               node.op != "Flatten" && node.op != "Identity"))
-    return false;
-  const ir::Type &in = env.type(node.input(0)), &out = env.type(node.output(0));
-  return in.concrete() && out.concrete() && in.dtype == out.dtype && in.dtype != BELAY_DT_STRING &&
-         element_count(in.dims) == element_count(out.dims);
-}
-
 // Sorts the nodes of a seed into what runs in the program, on the host after it, and later.
 class Sorter {
  public:
   Sorter(const ir::Model& model, const Target& target, ConstantPool& pool, FoldBudget budget,
-         const Seed& seed, const std::set<ir::NodeId>& on_host,
-         const std::map<ir::NodeId, std::set<ir::ValueId>>& read_first)
+         const Seed& seed, const std::set<ir::NodeId>& on_host, const ReadFirst& read_first)
       : env(seed.env),
         available(seed.available),
         model_(model),
@@ -265,7 +255,7 @@ class Sorter {
   const Target& target_;
   ConstantPool& pool_;
   const std::set<ir::NodeId>& on_host_;
-  const std::map<ir::NodeId, std::set<ir::ValueId>>& read_first_;
+  const ReadFirst& read_first_;
   FoldBudget budget_;
   std::set<ir::ValueId> reads_;
 };
@@ -280,6 +270,36 @@ bool may_fold(const ir::Env& env, const ir::Node& node) {
   const bool whole =
       type.dtype == BELAY_DT_INT64 || type.dtype == BELAY_DT_INT32 || type.dtype == BELAY_DT_BOOL;
   return whole && (!type.ranked || type.dims.size() <= 1);
+}
+
+// The nodes that a program is to stand for, and what must be there after it.
+Outline outline_of(const Seed& seed, const Sorter& sorter, std::span<const ir::ValueId> outputs) {
+  Outline out;
+  out.before = seed.available;
+  const auto need = [&](ir::ValueId value) {
+    value = sorter.env.resolve(value);
+    if (value != BELAY_NONE && !sorter.env.constants[value]) out.needed.insert(value);
+  };
+  for (const ir::ValueId value : outputs) need(value);
+  for (const ir::Node* node : sorter.rest)
+    for (const ir::ValueId value : reads_of(*sorter.env.model, *node)) need(value);
+  for (const HostStep& step : sorter.steps) {
+    if (step.kind == HostStep::kRead)
+      need(step.value);
+    else
+      for (const ir::ValueId value : reads_of(*sorter.env.model, *step.node)) need(value);
+  }
+  // What only served shapes that are known by now is not run.
+  std::set<ir::ValueId> live = out.needed;
+  for (auto at = sorter.now.rbegin(); at != sorter.now.rend(); ++at) {
+    const auto wanted = [&](ir::ValueId value) { return value != BELAY_NONE && live.contains(value); };
+    if (!std::any_of((*at)->outputs.begin(), (*at)->outputs.end(), wanted)) continue;
+    out.nodes.push_back(*at);
+    for (const ir::ValueId value : (*at)->inputs)
+      if (value != BELAY_NONE) live.insert(sorter.env.resolve(value));
+  }
+  std::reverse(out.nodes.begin(), out.nodes.end());
+  return out;
 }
 
 // Nodes of the main graph and of all graphs below it that kernels run.
@@ -355,43 +375,62 @@ Status Planner::check() const {
   return {Code::kUnimplemented, text + "."};
 }
 
-Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> outputs) const {
+namespace {
+
+Result<StagePtr> finish(const Target& target, ConstantPool& pool, Sorter sorter,
+                        const std::set<ir::NodeId>& on_host, const ReadFirst& read_first, Outline outline,
+                        const Outline* like) {
+  auto stage = std::make_shared<Stage>(std::move(sorter.env));
+  stage->available = std::move(sorter.available);
+  stage->steps = std::move(sorter.steps);
+  stage->rest = std::move(sorter.rest);
+  stage->on_host = on_host;
+  stage->read_first = read_first;
+  stage->outline = std::move(outline);
+  for (const HostStep& step : stage->steps) {
+    if (step.kind != HostStep::kKernel) continue;
+    const Prepared& kernel = *step.kernel.kernel;
+    stage->infos.push_back({step.node->name, step.node->op, "", to_string(kernel->implementation),
+                            to_string(kernel->reason), on_host.contains(step.node->id), 0});
+  }
+  BELAY_TRY(make_program(target, pool, like, *stage));
+  // What is known of each value costs as much again as a small program.
+  stage->program_bytes += stage->env.types.size() * (sizeof(ir::Type) + sizeof(ir::ConstantPtr) + 8);
+  stage->bytes = sizeof(Stage) + stage->arena_bytes + stage->packed_bytes + stage->program_bytes;
+  for (const Buffer& buffer : stage->constants) stage->bytes += buffer.bytes;
+  return StagePtr(std::move(stage));
+}
+
+}  // namespace
+
+Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> outputs,
+                                const Stage* like) const {
   const ConstantPool::Use use(pool_);
   std::set<ir::NodeId> on_host;
-  std::map<ir::NodeId, std::set<ir::ValueId>> read_first;
+  ReadFirst read_first;
+  if (like && target_.options.plan_growth) {
+    // What had to go to the host there goes there at once.
+    Sorter sorter(model_, target_, pool_, fold_budget_, seed, like->on_host, like->read_first);
+    if (sorter.sort(seed.nodes).ok()) {
+      Outline outline = outline_of(seed, sorter, outputs);
+      const Outline& before = like->outline;
+      if (outline.nodes == before.nodes && outline.needed == before.needed &&
+          outline.before == before.before) {
+        const Result<bool> made = make_units_like(target_, pool_, sorter.env, {like->env, before}, outline);
+        // An error is told by the long way, if it is one there too.
+        if (made.ok() && *made)
+          return finish(target_, pool_, std::move(sorter), like->on_host, like->read_first,
+                        std::move(outline), &before);
+      }
+    }
+  }
   for (;;) {  // ends: each turn moves a node to the host or makes one wait for one more value
     Sorter sorter(model_, target_, pool_, fold_budget_, seed, on_host, read_first);
     BELAY_TRY(sorter.sort(seed.nodes));
-
-    std::set<ir::ValueId> needed;
-    const auto need = [&](ir::ValueId value) {
-      value = sorter.env.resolve(value);
-      if (value != BELAY_NONE && !sorter.env.constants[value]) needed.insert(value);
-    };
-    for (const ir::ValueId value : outputs) need(value);
-    for (const ir::Node* node : sorter.rest)
-      for (const ir::ValueId value : reads_of(model_, *node)) need(value);
-    for (const HostStep& step : sorter.steps) {
-      if (step.kind == HostStep::kRead)
-        need(step.value);
-      else
-        for (const ir::ValueId value : reads_of(model_, *step.node)) need(value);
-    }
-    // What only served shapes that are known by now is not run.
-    std::set<ir::ValueId> live = needed;
-    std::vector<const ir::Node*> kept;
-    for (auto at = sorter.now.rbegin(); at != sorter.now.rend(); ++at) {
-      const auto wanted = [&](ir::ValueId value) { return value != BELAY_NONE && live.contains(value); };
-      if (!std::any_of((*at)->outputs.begin(), (*at)->outputs.end(), wanted)) continue;
-      kept.push_back(*at);
-      for (const ir::ValueId value : (*at)->inputs)
-        if (value != BELAY_NONE) live.insert(sorter.env.resolve(value));
-    }
-    std::reverse(kept.begin(), kept.end());
-
-    BELAY_ASSIGN(const Image image, make_image(sorter.env, kept, needed, pool_));
-    BELAY_ASSIGN(Choice choice, choose_claims(target_.hal, image, needed, target_.providers, target_.info,
-                                              target_.options.disabled_fusions));
+    Outline outline = outline_of(seed, sorter, outputs);
+    BELAY_ASSIGN(const Image image, make_image(sorter.env, outline.nodes, outline.needed, pool_));
+    BELAY_ASSIGN(const Choice choice, choose_claims(target_.hal, image, outline.needed, target_.providers,
+                                                    target_.info, target_.options.disabled_fusions));
     bool again = false;
     for (const auto& [node, why] : choice.refused) {
       if (is_view(sorter.env, *image.nodes[node])) continue;
@@ -413,29 +452,11 @@ Result<StagePtr> Planner::build(const Seed& seed, std::span<const ir::ValueId> o
             again |= read_first[image.nodes[node]->id].insert(value).second;
         }
     if (again) continue;
-
-    auto stage = std::make_shared<Stage>(std::move(sorter.env));
-    stage->available = std::move(sorter.available);
-    stage->steps = std::move(sorter.steps);
-    stage->rest = std::move(sorter.rest);
-    for (const HostStep& step : stage->steps) {
-      if (step.kind != HostStep::kKernel) continue;
-      const Prepared& kernel = *step.kernel.kernel;
-      stage->infos.push_back({step.node->name, step.node->op, "", to_string(kernel->implementation),
-                              to_string(kernel->reason), on_host.contains(step.node->id), 0});
-    }
-    BELAY_TRY(make_program(
-        target_, pool_, image, choice, seed.available, needed,
-        [&](const ir::Node& node) { return is_view(stage->env, node); }, *stage));
-    if (!stage->unfit.empty()) {
-      on_host.insert(stage->unfit.begin(), stage->unfit.end());
-      continue;
-    }
-    // What is known of each value costs as much again as a small program.
-    stage->program_bytes += stage->env.types.size() * (sizeof(ir::Type) + sizeof(ir::ConstantPtr) + 8);
-    stage->bytes = sizeof(Stage) + stage->arena_bytes + stage->packed_bytes + stage->program_bytes;
-    for (const Buffer& buffer : stage->constants) stage->bytes += buffer.bytes;
-    return StagePtr(std::move(stage));
+    BELAY_ASSIGN(const std::vector<ir::NodeId> unfit,
+                 make_units(target_, sorter.env, image, choice, outline));
+    if (unfit.empty())
+      return finish(target_, pool_, std::move(sorter), on_host, read_first, std::move(outline), nullptr);
+    on_host.insert(unfit.begin(), unfit.end());
   }
 }
 

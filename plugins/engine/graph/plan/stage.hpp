@@ -5,6 +5,7 @@
 #pragma once
 
 #include "plan/host_exec.hpp"
+#include "plan/units.hpp"
 
 namespace belay::plan {
 
@@ -51,25 +52,28 @@ struct KernelInfo {  // for people
   uint64_t cost_ns = 0;
 };
 
+// Nodes that wait until the bytes of values are known.
+using ReadFirst = std::map<ir::NodeId, std::set<ir::ValueId>>;
+
 struct Stage {
   explicit Stage(ir::Env known);
 
-  ir::Env env;  // what is known after the program
-  std::vector<PreparedPtr> kernels;
+  ir::Env env;      // what is known after the program
+  Outline outline;  // holds the program's kernels
   Program program;  // empty: nothing to launch
   uint64_t arena_bytes = 0, live_bytes = 0, packed_bytes = 0;
   std::vector<Binding> bindings;
   std::vector<Made> made;
   std::vector<std::pair<ir::ValueId, ir::ValueId>> views;  // (value, an older value with the same bytes)
-  // (a value from before, one that is made): may be one memory, for who makes the second alone reads the first, and
-  // said so.
+  // (a value from before, one that is made): may be one memory, for who makes the second alone reads the
+  // first, and said so.
   std::vector<std::pair<ir::ValueId, ir::ValueId>> shared;
   std::vector<HostStep> steps;
   std::vector<const ir::Node*> rest;
   std::set<ir::ValueId> available;  // values that exist when the program has run, but for constants
+  std::set<ir::NodeId> on_host;     // nodes that the device did not take
+  ReadFirst read_first;
   std::vector<KernelInfo> infos;
-  std::vector<ir::NodeId>
-      unfit;  // nodes whose kernels turned out to need the host lane: planning begins again
 
   const uint64_t id;              // from 1, unique in the process
   uint64_t program_bytes = 0;     // of the program and what is known of values
@@ -91,7 +95,9 @@ class Planner {
       : model_(model), target_(target), pool_(pool), fold_budget_(model, target.options.fold_limit) {}
 
   // Errors: UNIMPLEMENTED (names the node, its types and the reasons), INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
-  Result<StagePtr> build(const Seed& seed, std::span<const ir::ValueId> outputs) const;
+  // `like`: a stage that began at the same place with other shapes, or null; what is the same there is not
+  // made anew.
+  Result<StagePtr> build(const Seed& seed, std::span<const ir::ValueId> outputs, const Stage* like) const;
 
   // Whether somebody claims every node, with what is known before shapes are: UNIMPLEMENTED names those
   // that nobody does. What is not claimed for want of knowledge (an element type or rank that is not known
@@ -111,8 +117,8 @@ class Planner {
 
 // What the engine runs itself: control flow, sequences and optionals.
 bool is_engine_op(const ir::Node& node);
-// Whether the node reads or makes text, so that the engine runs it: Cast, CastLike, Equal and Unique are that only
-// for some types, which `env` knows once the inputs are there.
+// Whether the node reads or makes text, so that the engine runs it: Cast, CastLike, Equal and Unique are that
+// only for some types, which `env` knows once the inputs are there.
 bool is_text_op(const ir::Env& env, const ir::Node& node);
 // What a node reads: inputs, and what its subgraphs capture.
 std::vector<ir::ValueId> reads_of(const ir::Model& model, const ir::Node& node);

@@ -5,28 +5,29 @@
 namespace belay::schedule {
 
 // Plans that go are freed after the lock is given back: they end programs and kernels.
-Result<plan::StagePtr> PlanCache::find(uint64_t place, const std::string& key,
-                                       const std::function<Result<plan::StagePtr>()>& build) {
+Result<plan::StagePtr> PlanCache::find(uint64_t place, const std::string& key, const Build& build) {
   std::shared_ptr<Building> plan;
+  plan::StagePtr like;
   std::vector<std::shared_ptr<Building>> dropped;
   {
     std::unique_lock lock(mutex_);
     if (place < kRoots && !stages_.contains(place)) {  // it has gone; what continues it would stay for ever
       lock.unlock();
       counters_.misses.fetch_add(1, std::memory_order_relaxed);
-      return build();
+      return build(nullptr);
     }
     Place& here = places_[place];
-    if (const auto at = here.find(key); at != here.end()) {
+    like = here.latest;
+    if (const auto at = here.entries.find(key); at != here.entries.end()) {
       plans_.splice(plans_.begin(), plans_, at->second);
     } else {
-      if (here.size() >= entries_) {
+      if (here.entries.size() >= entries_) {
         const auto last = std::find_if(plans_.rbegin(), plans_.rend(),
                                        [&](const Entry& entry) { return entry.place == place; });
         drop(std::next(last).base(), dropped);
       }
       plans_.push_front({place, key, std::make_shared<Building>()});
-      places_[place].emplace(key, plans_.begin());
+      places_[place].entries.emplace(key, plans_.begin());
     }
     plan = plans_.front().plan;
   }
@@ -36,17 +37,17 @@ Result<plan::StagePtr> PlanCache::find(uint64_t place, const std::string& key,
     return plan->stage;
   }
   counters_.misses.fetch_add(1, std::memory_order_relaxed);
-  Result<plan::StagePtr> made = build();
+  Result<plan::StagePtr> made = build(like.get());
   std::lock_guard lock(mutex_);
   const auto here = places_.find(place);
   if (here == places_.end()) return made;
-  const auto at = here->second.find(key);
-  if (at == here->second.end() || at->second->plan != plan) return made;  // it had to go meanwhile
+  const auto at = here->second.entries.find(key);
+  if (at == here->second.entries.end() || at->second->plan != plan) return made;  // it had to go meanwhile
   if (!made.ok()) {
     drop(at->second, dropped);  // the next one tries again
     return made;
   }
-  plan->stage = *made;
+  plan->stage = here->second.latest = *made;
   at->second->stage = (*made)->id;
   at->second->bytes = (*made)->bytes;
   bytes_ += (*made)->bytes;
@@ -61,10 +62,11 @@ void PlanCache::drop(Entries::iterator entry, std::vector<std::shared_ptr<Buildi
     const Entries::iterator at = all.back();
     all.pop_back();
     if (const auto below = places_.find(at->stage); at->stage && below != places_.end())
-      for (const auto& [key, child] : below->second) all.push_back(child);
+      for (const auto& [key, child] : below->second.entries) all.push_back(child);
     const auto here = places_.find(at->place);
-    here->second.erase(at->key);
-    if (here->second.empty()) places_.erase(here);
+    here->second.entries.erase(at->key);
+    if (here->second.latest && here->second.latest->id == at->stage) here->second.latest.reset();
+    if (here->second.entries.empty()) places_.erase(here);
     bytes_ -= at->bytes;
     stages_.erase(at->stage);
     dropped.push_back(std::move(at->plan));

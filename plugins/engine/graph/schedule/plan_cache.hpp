@@ -24,9 +24,10 @@ class PlanCache {
   PlanCache(uint64_t entries, uint64_t bytes, PlanCounters& counters)
       : entries_(entries ? entries : 1), most_bytes_(bytes), counters_(counters) {}
 
-  // `place`: root_of(graph), or the id of the stage that ended.
-  Result<plan::StagePtr> find(uint64_t place, const std::string& key,
-                              const std::function<Result<plan::StagePtr>()>& build);
+  // `place`: root_of(graph), or the id of the stage that ended. `build` gets the latest plan of the place, or
+  // null: it may begin from that.
+  using Build = std::function<Result<plan::StagePtr>(const plan::Stage* like)>;
+  Result<plan::StagePtr> find(uint64_t place, const std::string& key, const Build& build);
   static uint64_t root_of(ir::GraphId graph) { return kRoots + graph; }
 
   uint64_t size() const;
@@ -45,7 +46,10 @@ class PlanCache {
     uint64_t stage = 0, bytes = 0;  // of the plan, when it is there
   };
   using Entries = std::list<Entry>;
-  using Place = std::unordered_map<std::string, Entries::iterator>;
+  struct Place {
+    std::unordered_map<std::string, Entries::iterator> entries;
+    plan::StagePtr latest;  // of those
+  };
 
   void drop(Entries::iterator entry, std::vector<std::shared_ptr<Building>>& dropped);
   void shrink(std::vector<std::shared_ptr<Building>>& dropped);

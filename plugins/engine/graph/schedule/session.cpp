@@ -35,7 +35,7 @@ Result<plan::StagePtr> Session::plan_for(ir::GraphId graph,
       if (!default_value) key.append(reinterpret_cast<const char*>(at->second->data), at->second->bytes);
     }
   }
-  return shared_.plans.find(PlanCache::root_of(graph), key, [&]() -> Result<plan::StagePtr> {
+  return shared_.plans.find(PlanCache::root_of(graph), key, [&](const plan::Stage* like) -> Result<plan::StagePtr> {
     plan::Seed seed{ir::Env(shared_.model), {}, {}};
     for (const auto& [id, value] : inputs) {
       if (const auto at = known.find(id); at != known.end()) {
@@ -48,7 +48,7 @@ Result<plan::StagePtr> Session::plan_for(ir::GraphId graph,
     }
     for (const ir::NodeId node : shared_.model.graphs[graph].nodes)
       seed.nodes.push_back(&shared_.model.nodes[node]);
-    return shared_.planner.build(seed, shared_.model.graphs[graph].outputs);
+    return shared_.planner.build(seed, shared_.model.graphs[graph].outputs, like);
   });
 }
 
@@ -362,11 +362,12 @@ Status Frame::run_kernel(const plan::HostStep& step) {
 }
 
 Status Frame::follow(const std::string& key) {
-  BELAY_ASSIGN(stage_, session_.shared().plans.find(stage_->id, key, [&]() -> Result<plan::StagePtr> {
+  const auto build = [&](const plan::Stage* like) -> Result<plan::StagePtr> {
     plan::Seed seed{stage_->env, stage_->rest, stage_->available};
     BELAY_TRY(learn(seed));
-    return session_.shared().planner.build(seed, session_.shared().model.graphs[graph_].outputs);
-  }));
+    return session_.shared().planner.build(seed, session_.shared().model.graphs[graph_].outputs, like);
+  };
+  BELAY_ASSIGN(stage_, session_.shared().plans.find(stage_->id, key, build));
   return {};
 }
 
