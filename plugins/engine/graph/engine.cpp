@@ -77,6 +77,7 @@ Result<plan::Target> Engine::target_for(belay_obj* device, const belay_value* op
   BELAY_TRY(check_passes(target.options.disabled_passes));
   target.info.hdr.struct_size = sizeof target.info;
   BELAY_TRY(target.hal.check(target.hal.vt->device_info(&host_, device, &target.info)));
+  BELAY_ASSIGN(target.heaps, plan::Heaps::of(target.hal, device, target.info.heap_count));
   target.host_visible = target.info.hdr.flags & BELAY_DEVICE_HOST_VISIBLE;
   BELAY_ASSIGN(const std::vector<plan::Provider> all, providers_.get());
   target.providers = plan::serving(all, target.info);
@@ -154,7 +155,8 @@ Status Engine::load(const belay_load_req& req, belay_created* out) {
   const uint64_t read = now();
   report.import_ns = read - begin;
 
-  plan::ConstantPool scratch(target.hal, target.device, target.host_visible, model->sources, false);
+  plan::ConstantPool scratch(target.hal, target.device, target.heaps, target.host_visible, model->sources,
+                             false);
   plan::FoldBudget budget(*model, target.options.fold_limit);
   BELAY_TRY(disable_unsupported(target, *model));
   const passes::Evaluator evaluate = [&](const ir::Env& env, const ir::Node& node) {

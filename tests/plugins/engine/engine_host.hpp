@@ -26,6 +26,10 @@ class EngineHost : public FakeHost {
   std::atomic<uint64_t> launches{0}, copies{0}, recoveries{0};
   std::atomic<bool> fail_next{false};
   uint64_t memory_bytes = 1 << 30;
+  struct Heap {
+    uint64_t heap_class, bytes, used = 0;
+  };
+  std::vector<Heap> heaps{{BELAY_HEAP_DEVICE, 1 << 30}};
   // Programs with dependencies run in a random order that these allow, by this seed; 0: as the nodes stand.
   uint64_t order_seed = 0;
   std::atomic<uint64_t> dependencies{0};  // pairs of the latest program
@@ -47,7 +51,7 @@ class EngineHost : public FakeHost {
  private:
   struct Block : belay_obj {
     std::unique_ptr<std::byte, void (*)(void*)> memory{nullptr, std::free};
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, heap = 0;
     void* host = nullptr;
   };
   struct Node {
@@ -178,11 +182,24 @@ class EngineHost : public FakeHost {
       info->driver = to_str(of(h).visible_ ? "cpu" : "far");
       info->threads = 1;
       info->memory_bytes = of(h).memory_bytes;
+      info->heap_count = of(h).heaps.size();
+      return BELAY_OK;
+    };
+    table_.heap_info = [](const belay_host* h, belay_obj*, uint64_t index, belay_heap_info* info)
+                           BELAY_NOEXCEPT -> belay_status {
+      const Heap& heap = of(h).heaps[index];
+      info->heap_class = heap.heap_class, info->bytes = heap.bytes, info->alignment = 64;
+      info->free_bytes = heap.bytes - heap.used;
       return BELAY_OK;
     };
     table_.buffer_create = [](const belay_host* h, belay_obj*, const belay_alloc_req* req, belay_obj** out)
                                BELAY_NOEXCEPT -> belay_status {
+      std::lock_guard lock(of(h).heaps_mutex_);
+      Heap& heap = of(h).heaps[req->heap];
+      if (req->bytes > heap.bytes - heap.used) return of(h).make(Code::kResourceExhausted, "the heap is full");
+      heap.used += req->bytes;
       auto* block = new Block;
+      block->heap = req->heap;
       block->memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, (req->bytes + 127) / 64 * 64)));
       std::memset(block->memory.get(), 0xcc, req->bytes);  // nothing may count on zeros
       block->bytes = req->bytes;
@@ -197,6 +214,10 @@ class EngineHost : public FakeHost {
       return BELAY_OK;
     };
     table_.buffer_destroy = [](const belay_host* h, belay_obj* object) BELAY_NOEXCEPT {
+      {
+        std::lock_guard lock(of(h).heaps_mutex_);
+        of(h).heaps[static_cast<Block*>(object)->heap].used -= static_cast<Block*>(object)->bytes;
+      }
       delete static_cast<Block*>(object);
       of(h).live_.fetch_sub(1);
     };
@@ -277,7 +298,7 @@ class EngineHost : public FakeHost {
   belay_hal_vt table_{};
   belay_obj device_{};
   std::atomic<uint64_t> live_{0};
-  std::mutex held_mutex_;
+  std::mutex heaps_mutex_, held_mutex_;
   std::vector<std::pair<belay_completion, belay_status>> held_;
 };
 

@@ -323,6 +323,27 @@ TEST_F(EngineTest, DescribeIsJsonWithPassesAndKernels) {
 }
 
 // A device whose memory the host cannot see, with fewer kernels than the host.
+// A device whose first heap is memory of the host, whose second is small and made for constants.
+TEST_F(EngineTest, SmallConstantsGoToMemoryMadeForThemAndTheArenaToTheDevice) {
+  for (const uint64_t room : {0u, 64u, 200u, 4096u}) {
+    executable.reset();
+    host.heaps = {{BELAY_HEAP_PINNED_HOST, 1 << 20}, {BELAY_HEAP_CONSTANT, room}, {BELAY_HEAP_DEVICE, 1 << 20}};
+    GraphMaker g;
+    const uint32_t x = g.input("x", {D::dim(64)});
+    const uint32_t a = g.node("Add", 14, {x, g.constant<float>(Floats(64, 3), {64})});  // 256 bytes
+    const uint32_t b = g.node("Mul", 14, {a, g.constant<float>({2}, {1})});
+    g.output(g.node("Add", 14, {b, g.constant<float>({5}, {1})}));
+    ASSERT_TRUE(load(g).ok());
+    Runner runner(host, executable);
+    Tensor in = Tensor::of<float>({64}, Floats(64, 1));
+    ASSERT_TRUE(runner.set(0, in).ok());
+    ASSERT_TRUE(runner.run().ok());
+    EXPECT_EQ(runner.output(0).values<float>(), Floats(64, 13));
+    EXPECT_EQ(host.heaps[1].used, room == 0 ? 0u : room == 64 ? 64u : room == 200 ? 128u : 384u);
+    EXPECT_EQ(host.heaps[2].used, stats().arena_bytes + 384 - host.heaps[1].used);
+  }
+}
+
 class FarDeviceTest : public EngineTest {
  protected:
   FarDeviceTest() : EngineTest(false) {

@@ -26,15 +26,52 @@ const void* ConstantPool::readable(const ir::Constant& constant) {
   return copy->data;
 }
 
-// A new buffer with these constants; their places in it are added to `places`.
-Result<Buffer> ConstantPool::copy(const std::vector<const ir::Constant*>& constants, Places& places) const {
+namespace {
+
+uint64_t room_of(const ir::Constant& constant) { return (constant.bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+// New buffers with these constants are added to `to`, their places to `places`. What is read often for its
+// size, the small ones, goes to memory made for constants as far as that has room.
+Status ConstantPool::copy(std::vector<const ir::Constant*> constants, Places& places,
+                          std::vector<Buffer>& to) const {
+  size_t special = 0;
+  if (heaps_.constants) {
+    std::stable_sort(constants.begin(), constants.end(),
+                     [](const ir::Constant* a, const ir::Constant* b) { return a->bytes < b->bytes; });
+    BELAY_ASSIGN(const belay_heap_info heap, Heaps::info(hal_, device_, *heaps_.constants));
+    for (uint64_t left = heap.free_bytes; special < constants.size(); ++special) {
+      const uint64_t room = room_of(*constants[special]);
+      if (room > left) break;
+      left -= room;
+    }
+  }
+  const std::span<const ir::Constant* const> all(constants);
+  if (special) {
+    Result<Buffer> buffer = copy_into(*heaps_.constants, all.first(special), places);
+    // Somebody else may have taken the room meanwhile, or it is in pieces.
+    if (!buffer.ok() && buffer.status().code() != Code::kResourceExhausted) return std::move(buffer).status();
+    if (buffer.ok())
+      to.push_back(std::move(buffer).value());
+    else
+      special = 0;
+  }
+  if (special == constants.size()) return {};
+  BELAY_ASSIGN(Buffer buffer, copy_into(heaps_.working, all.subspan(special), places));
+  to.push_back(std::move(buffer));
+  return {};
+}
+
+Result<Buffer> ConstantPool::copy_into(uint64_t heap, std::span<const ir::Constant* const> constants,
+                                       Places& places) const {
   uint64_t bytes = 0;
   std::vector<uint64_t> offsets;
   for (const ir::Constant* constant : constants) {
     offsets.push_back(bytes);
-    bytes += (constant->bytes + 63) / 64 * 64;
+    bytes += room_of(*constant);
   }
-  Result<Buffer> made = Buffer::create(hal_, device_, bytes);
+  Result<Buffer> made = Buffer::create(hal_, device_, bytes, heap);
   if (!made.ok()) return std::move(made).status().while_doing("placing constants");
   Buffer& buffer = made.value();
   std::vector<std::byte> staging(buffer.host ? 0 : bytes);
@@ -79,15 +116,11 @@ Result<std::vector<ConstantPlace>> ConstantPool::place(const std::vector<ir::Con
     }
   }
   if (!fresh.empty()) {
-    BELAY_ASSIGN(Buffer buffer, copy(fresh, places_));
     for (const ir::Constant* constant : fresh) copied_ += constant->bytes;
-    buffers_.push_back(std::move(buffer));
+    BELAY_TRY(copy(std::move(fresh), places_, buffers_));
   }
   Places of_plan;
-  if (!later.empty()) {
-    BELAY_ASSIGN(Buffer buffer, copy(later, of_plan));
-    own.push_back(std::move(buffer));
-  }
+  if (!later.empty()) BELAY_TRY(copy(std::move(later), of_plan, own));
   std::vector<ConstantPlace> out;
   for (const ir::ConstantPtr& constant : constants) {
     const auto at = of_plan.find(constant->key);

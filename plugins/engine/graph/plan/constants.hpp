@@ -3,10 +3,11 @@
 #pragma once
 
 #include "ir/types.hpp"
-#include "plan/hal.hpp"
+#include "plan/heaps.hpp"
 
 #include <map>
 #include <mutex>
+#include <span>
 
 namespace belay::plan {
 
@@ -21,10 +22,11 @@ struct ConstantPlace {
 // and keep their place; younger ones were computed for a plan and go with it.
 class ConstantPool {
  public:
-  ConstantPool(const Hal& hal, belay_obj* device, bool host_visible, std::vector<belay_span> sources,
-               bool copy_all)
+  ConstantPool(const Hal& hal, belay_obj* device, const Heaps& heaps, bool host_visible,
+               std::vector<belay_span> sources, bool copy_all)
       : hal_(hal),
         device_(device),
+        heaps_(heaps),
         host_visible_(host_visible),
         copy_all_(copy_all),
         sources_(std::move(sources)),
@@ -61,10 +63,13 @@ class ConstantPool {
  private:
   bool borrowable(const ir::Constant& constant) const;
   using Places = std::map<uint64_t, ConstantPlace>;  // by key
-  Result<Buffer> copy(const std::vector<const ir::Constant*>& constants, Places& places) const;
+  Status copy(std::vector<const ir::Constant*> constants, Places& places, std::vector<Buffer>& to) const;
+  Result<Buffer> copy_into(uint64_t heap, std::span<const ir::Constant* const> constants,
+                           Places& places) const;
 
   const Hal hal_;
   belay_obj* const device_;
+  const Heaps heaps_;
   const bool host_visible_, copy_all_;
   const std::vector<belay_span> sources_;
   const uint64_t first_later_;  // key of the first constant that may be a plan's

@@ -48,11 +48,12 @@ struct Buffer {
   void* host = nullptr;
   uint64_t bytes = 0;
 
-  static Result<Buffer> create(const Hal& hal, belay_obj* device, uint64_t bytes) {
+  static Result<Buffer> create(const Hal& hal, belay_obj* device, uint64_t bytes, uint64_t heap) {
     belay_alloc_req req{};
     req.hdr.struct_size = sizeof req;
     req.bytes = bytes;
     req.align = 64;
+    req.heap = heap;
     belay_obj* object = nullptr;
     BELAY_TRY(hal.check(hal.vt->buffer_create(hal.host, device, &req, &object)));
     Buffer out;

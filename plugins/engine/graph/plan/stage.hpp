@@ -14,6 +14,7 @@ struct Target {
   Hal hal;
   belay_obj* device = nullptr;
   belay_device_info info{};  // of the device
+  Heaps heaps;
   belay_device_info
       host_info{};  // of the device that host kernels are asked for: the same where the host sees it
   bool host_visible = true;

@@ -12,7 +12,8 @@ Executable::Executable(std::unique_ptr<ir::Model> model, plan::Target target, Lo
     : model_(std::move(model)),
       target_(std::move(target)),
       report_(std::move(report)),
-      pool_(target_.hal, target_.device, target_.host_visible, model_->sources, target_.options.copy_weights),
+      pool_(target_.hal, target_.device, target_.heaps, target_.host_visible, model_->sources,
+            target_.options.copy_weights),
       planner_(*model_, target_, pool_),
       plans_(target_.options.plan_cache, target_.options.plan_cache_bytes, counters_),
       shared_{*model_, target_, planner_, plans_, {}} {

@@ -114,7 +114,8 @@ void Session::meet(const plan::StagePtr& stage) {
 Result<const plan::Buffer*> Session::arena(uint64_t bytes) {
   if (arena_.bytes < bytes || !arena_.object) {
     arena_ = {};
-    BELAY_ASSIGN(arena_, plan::Buffer::create(shared_.target.hal, shared_.target.device, bytes));
+    BELAY_ASSIGN(arena_, plan::Buffer::create(shared_.target.hal, shared_.target.device, bytes,
+                                              shared_.target.heaps.working));
   }
   return &arena_;
 }

@@ -32,7 +32,7 @@ Result<StorageRef> StoragePool::take(std::vector<std::unique_ptr<Storage>>& free
     if (!storage->host)
       return Status(Code::kResourceExhausted, "The host has no " + std::to_string(bytes) + " bytes left.");
   } else {
-    BELAY_ASSIGN(storage->buffer, plan::Buffer::create(hal_, device_, storage->capacity));
+    BELAY_ASSIGN(storage->buffer, plan::Buffer::create(hal_, device_, storage->capacity, 0));
     storage->host = host_visible_ ? storage->buffer.host : nullptr;
   }
   bytes_ += storage->capacity;
