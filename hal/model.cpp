@@ -424,6 +424,25 @@ belay_status Context::output(uint64_t index, const belay_datum** out) {
   return exclusively("output", [&] { return checked(vt().output(this, index, out), "output"); });
 }
 
+belay_status Context::lacks(const char* slot) {
+  return hal->make({Code::kUnimplemented,
+                    "Engine '" + model_.runtime().engine()->name + "' does not have '" + slot + "'."});
+}
+
+belay_status Context::input_memory(uint64_t index, belay_io_memory* inout) {
+  return exclusively("input_memory", [&] {
+    if (!BELAY_HAS(&vt(), belay_context_vt, input_memory)) return lacks("input_memory");
+    return checked(vt().input_memory(this, index, inout), "input_memory");
+  });
+}
+
+belay_status Context::output_memory(uint64_t index, belay_io_memory* inout) {
+  return exclusively("output_memory", [&] {
+    if (!BELAY_HAS(&vt(), belay_context_vt, output_memory)) return lacks("output_memory");
+    return checked(vt().output_memory(this, index, inout), "output_memory");
+  });
+}
+
 belay_status Context::enqueue(Stream& stream, belay_event* out) {
   return exclusively("enqueue", [&]() -> belay_status {
     if (!BELAY_HAS(&vt(), belay_context_vt, enqueue))

@@ -87,12 +87,15 @@ class Context : public Object {
   belay_status run_async(belay_completion completion);
   belay_status output(uint64_t index, const belay_datum** out);
   belay_status enqueue(Stream& stream, belay_event* out);
+  belay_status input_memory(uint64_t index, belay_io_memory* inout);
+  belay_status output_memory(uint64_t index, belay_io_memory* inout);
 
  private:
   template <class Body>
   belay_status exclusively(const char* call, Body&& body);
   belay_status busy(const char* call);
   belay_status checked(belay_status raw, const char* slot);
+  belay_status lacks(const char* slot);
   static void async_done(void* user, belay_status status);
 
   Model& model_;

@@ -267,6 +267,14 @@ void copy_axis(const uint64_t* args, size_t axis, char* to, const char* from) {
   }
 }
 
+// On a thread of a device that runs no kernels of the host's; takes the words over.
+void copy_on_host(void* user) noexcept {
+  const std::unique_ptr<std::vector<uint64_t>> args(static_cast<std::vector<uint64_t>*>(user));
+  const uint64_t* const words = args->data();
+  copy_axis(words, size_t(words[kRank]) - 1, reinterpret_cast<char*>(words[kTo]),
+            reinterpret_cast<const char*>(words[kFrom]));
+}
+
 // Rows of the outermost axis, on as many threads as there are and the work is worth.
 belay_status copy_strided(const belay_exec* exec, const void*, const uint64_t* args) {
   const auto rank = size_t(args[kRank]);
@@ -334,6 +342,12 @@ belay_status copy_view(Stream& stream, const TensorView& to, char* to_address, c
                                 reinterpret_cast<uint64_t>(from_address), to.width, axes.size()};
   for (const Axis& axis : axes)
     args.insert(args.end(), {uint64_t(axis.steps), uint64_t(axis.to), uint64_t(axis.from)});
+  if (!stream.device().host_visible()) {
+    auto words = std::make_unique<std::vector<uint64_t>>(std::move(args));
+    const belay_status status = stream.host_call(copy_on_host, words.get(), out);
+    if (status == BELAY_OK) (void)words.release();
+    return status;
+  }
   belay_launch_req req{};
   req.hdr.struct_size = sizeof req;
   req.kernel = &kCopyStrided;
@@ -344,9 +358,6 @@ belay_status copy_view(Stream& stream, const TensorView& to, char* to_address, c
 
 belay_status copy_tensor(Stream& stream, const belay_tensor* to, const belay_tensor* from, belay_event* out) {
   Hal& hal = *stream.hal;
-  if (!stream.device().host_visible())
-    return hal.make({Code::kUnimplemented, "Copy of a tensor on '" + stream.device().name() +
-                                               "': the host does not see its memory; copy dense bytes."});
   TensorView dst, src;
   char *dst_at = nullptr, *src_at = nullptr;
   const Status checked = [&]() -> Status {

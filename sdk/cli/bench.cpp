@@ -37,6 +37,7 @@ struct Caller {
   std::vector<float> times;  // nanoseconds
   uint64_t runs = 0;
   Status failure;
+  MovedBytes in, out;  // by its last run
 };
 
 struct Load {
@@ -81,6 +82,10 @@ Status work(Load& load, Caller& caller) {
     ++caller.runs;
     keep(caller, std::chrono::duration<float, std::nano>(Clock::now() - start).count(), random);
   }
+  for (const Input& input : load.inputs)
+    caller.in.add(load.model.inputs()[input.index].name, context.input_memory(input.index));
+  for (size_t i = 0; i < load.model.outputs().size(); ++i)
+    caller.out.add(load.model.outputs()[i].name, context.output_memory(i));
   return {};
 }
 
@@ -184,6 +189,13 @@ Exit bench(const BenchOptions& options, Output& output) {
                       {"arena_bytes", stats.arena_bytes},   {"live_bytes", stats.live_bytes},
                       {"weight_bytes", stats.weight_bytes}, {"borrowed_bytes", stats.borrowed_bytes},
                       {"copied_bytes", stats.copied_bytes}, {"packed_bytes", stats.packed_bytes}};
+    const auto moved = [](const MovedBytes& bytes) {
+      return ordered_json{{"shared_bytes", bytes.shared},
+                          {"copied_bytes", bytes.copied},
+                          {"copied_first", bytes.first.empty() ? ordered_json(nullptr) : ordered_json(bytes.first)}};
+    };
+    json["memory"]["run_inputs"] = moved(callers[0].in);
+    json["memory"]["run_outputs"] = moved(callers[0].out);
     output.document("belay.bench/1", json);
   } else {
     std::string shapes;
@@ -210,6 +222,7 @@ Exit bench(const BenchOptions& options, Output& output) {
              (stats.live_bytes ? " (" + fixed(double(stats.arena_bytes) / double(stats.live_bytes), 2) + "x)"
                                : "")});
     table.row({"weights", weights_text(stats)});
+    table.row({"a run", "inputs " + moved_text(callers[0].in) + "; outputs " + moved_text(callers[0].out)});
     output.print(table.text());
   }
   return Interruptible::interrupted() ? Exit::kInterrupted : Exit::kOk;

@@ -103,8 +103,15 @@ class Context {
   Status try_run() { return raw_.run(); }
   void run() { done(raw_.run()); }
   const belay_datum& output(uint64_t index) const { return *value_or_fail(raw_.datum(index), Stage::kModel); }
+  // What the last run shared and copied; nothing where the engine does not tell.
+  IoMemory input_memory(uint64_t index) const { return told(raw_.input_memory(index)); }
+  IoMemory output_memory(uint64_t index) const { return told(raw_.output_memory(index)); }
 
  private:
+  static IoMemory told(Result<IoMemory> memory) {
+    if (!memory.ok() && memory.status().code() == Code::kUnimplemented) return {};
+    return value_or_fail(std::move(memory), Stage::kModel);
+  }
   static void done(const Status& status) {
     if (!status.ok()) fail(Stage::kModel, status);
   }

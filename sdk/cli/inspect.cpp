@@ -144,6 +144,25 @@ std::string kernels_text(const ordered_json& kernels, bool all) {
   return table.text();
 }
 
+// The constants that kernels read in a copy, largest first, and why.
+std::string copies_text(const ordered_json& description, bool all) {
+  const auto memory = description.is_object() ? description.find("memory") : description.end();
+  if (!description.is_object() || memory == description.end() || !memory->contains("copies")) return "";
+  std::vector<const ordered_json*> copies;
+  for (const ordered_json& copy : (*memory)["copies"]) copies.push_back(&copy);
+  std::stable_sort(copies.begin(), copies.end(), [](const ordered_json* a, const ordered_json* b) {
+    return a->value("bytes", uint64_t{0}) > b->value("bytes", uint64_t{0});
+  });
+  constexpr size_t kFew = 3;
+  Table table(8, {1});
+  for (size_t i = 0; i < copies.size() && (all || i < kFew); ++i)
+    table.row({"copied", bytes_text(copies[i]->value("bytes", uint64_t{0})), text_of(*copies[i], "name"),
+               "because " + text_of(*copies[i], "reason")});
+  std::string text = table.text();
+  if (!all && copies.size() > kFew) text += "        ... " + plural(copies.size() - kFew, "more constant") + ", see --kernels\n";
+  return text;
+}
+
 }  // namespace
 
 Exit inspect(const InspectOptions& options, Output& output) {
@@ -217,7 +236,7 @@ Exit inspect(const InspectOptions& options, Output& output) {
     text +=
         "arena   " + bytes_text(stats.arena_bytes) + ", live at most " + bytes_text(stats.live_bytes) + "\n";
   }
-  text += "weights " + weights_text(stats) + "\n";
+  text += "weights " + weights_text(stats) + "\n" + copies_text(description, options.all);
   text += "create  " + time_text(double(stats.create_ns)) + "\n";
   for (const ordered_json& warning : list("warnings"))
     text += "warning " + printable(warning.is_string() ? warning.get<std::string>() : warning.dump()) + "\n";

@@ -33,6 +33,7 @@ struct Answer {  // one output of the run
   HostDatum datum;
   std::vector<std::string> files;
   std::optional<Comparison> comparison;
+  IoMemory memory;
 };
 
 void write_files(const RunOptions& options, std::vector<Answer>& results) {
@@ -109,8 +110,12 @@ Exit run(const RunOptions& options, Output& output) {
   }
 
   std::vector<Answer> results;
-  for (size_t i = 0; i < model.outputs().size(); ++i)
-    results.push_back({model.outputs()[i].name, runtime.fetch(context.output(i)), {}, {}});
+  MovedBytes in, out;  // by one run
+  for (const Input& input : inputs) in.add(model.inputs()[input.index].name, context.input_memory(input.index));
+  for (size_t i = 0; i < model.outputs().size(); ++i) {
+    results.push_back({model.outputs()[i].name, runtime.fetch(context.output(i)), {}, {}, context.output_memory(i)});
+    out.add(results.back().name, results.back().memory);
+  }
   if (!options.output_dir.empty()) write_files(options, results);
   if (!options.inputs.test_data.empty()) compare_with(options, model.outputs(), results);
 
@@ -128,12 +133,14 @@ Exit run(const RunOptions& options, Output& output) {
       ordered_json one = io_json(model.inputs()[input.index]);
       one["type"] = type_text(input.datum);
       one["from"] = input.from;
+      add_memory(one, context.input_memory(input.index));
       json["inputs"].push_back(std::move(one));
     }
     for (const Answer& result : results) {
       ordered_json one{{"name", result.name}};
       one.update(datum_json(result.datum));
       one["files"] = result.files;
+      add_memory(one, result.memory);
       if (const auto& c = result.comparison) one["comparison"] = comparison_json(*c);
       json["outputs"].push_back(std::move(one));
     }
@@ -161,12 +168,14 @@ Exit run(const RunOptions& options, Output& output) {
       text += values_text(result.datum, 8);
       if (result.comparison) text += "        " + comparison_text(*result.comparison) + "\n";
     }
-    if (!output.quiet)
+    if (!output.quiet) {
+      text += "memory  inputs " + moved_text(in) + "; outputs " + moved_text(out) + "\n";
       text += "time    " + time_text(median) +
               (times.size() > 1 ? " (median of " + std::to_string(times.size()) + ", " +
                                       time_text(times.front()) + " to " + time_text(times.back()) + ")"
                                 : "") +
               ", create " + time_text(create_ns) + "\n";
+    }
     output.print(text);
   }
   if (interrupted) return Exit::kInterrupted;

@@ -208,6 +208,22 @@ std::string weights_text(const belay_executable_stats& stats) {
          " packed for kernels";
 }
 
+void MovedBytes::add(const std::string& name, const IoMemory& memory) {
+  shared += memory.shared_bytes, copied += memory.copied_bytes;
+  if (first.empty() && memory.copied_bytes) first = "'" + printable(name) + "' because " + printable(memory.reason);
+}
+
+std::string moved_text(const MovedBytes& moved) {
+  return bytes_text(moved.shared) + " shared, " + bytes_text(moved.copied) + " copied" +
+         (moved.first.empty() ? "" : " (" + moved.first + ")");
+}
+
+void add_memory(ordered_json& to, const IoMemory& memory) {
+  to["shared_bytes"] = memory.shared_bytes;
+  to["copied_bytes"] = memory.copied_bytes;
+  to["copy_reason"] = memory.copied_bytes ? ordered_json(memory.reason) : ordered_json(nullptr);
+}
+
 ordered_json datum_json(const HostDatum& datum) {
   ordered_json out;
   if (datum.kind != BELAY_TYPE_TENSOR) {

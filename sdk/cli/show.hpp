@@ -22,6 +22,16 @@ std::string type_text(const HostDatum& datum);
 std::string values_text(const HostDatum& datum, int indent = 2);
 // "145 KiB, of them 0 B used in the file and 620 B copied; 129 KiB packed for kernels"
 std::string weights_text(const belay_executable_stats& stats);
+// Bytes that inputs or outputs shared with the caller and that were copied, with the first reason: "256 B shared, 40 B
+// copied ('x' because ...)".
+struct MovedBytes {
+  uint64_t shared = 0, copied = 0;
+  std::string first;  // "'x' because ..."
+  void add(const std::string& name, const IoMemory& memory);
+};
+std::string moved_text(const MovedBytes& moved);
+// Members shared_bytes, copied_bytes and copy_reason (null: nothing was copied).
+void add_memory(nlohmann::ordered_json& to, const IoMemory& memory);
 nlohmann::ordered_json datum_json(const HostDatum& datum);
 nlohmann::ordered_json io_json(const IoInfo& info);
 

@@ -171,3 +171,23 @@ belay_status belay_context_enqueue(belay_context* handle, belay_obj* on, belay_e
     return context->enqueue(*stream, out);
   });
 }
+
+belay_status belay_context_input_memory(belay_context* handle, uint64_t index, belay_io_memory* inout) {
+  belay_status status;
+  hal::Context* context = context_of(handle, "belay_context_input_memory", &status);
+  if (!context) return status;
+  return guarded_raw("belay_context_input_memory", [&]() -> belay_status {
+    if (Status good = check_sized(inout, "belay_context_input_memory", "inout"); !good.ok()) return make(good);
+    return context->input_memory(index, inout);
+  });
+}
+
+belay_status belay_context_output_memory(belay_context* handle, uint64_t index, belay_io_memory* inout) {
+  belay_status status;
+  hal::Context* context = context_of(handle, "belay_context_output_memory", &status);
+  if (!context) return status;
+  return guarded_raw("belay_context_output_memory", [&]() -> belay_status {
+    if (Status good = check_sized(inout, "belay_context_output_memory", "inout"); !good.ok()) return make(good);
+    return context->output_memory(index, inout);
+  });
+}

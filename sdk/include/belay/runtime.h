@@ -148,6 +148,11 @@ BELAY_API belay_status belay_context_output(belay_context*, uint64_t index, cons
  * capturing gives FAILED_PRECONDITION. */
 BELAY_API belay_status belay_context_enqueue(belay_context*, belay_obj* stream, belay_event* out);
 
+/* What the last run shared and copied of an input or output, and why it copied. Errors: OUT_OF_RANGE, UNIMPLEMENTED (the
+ * engine does not tell). */
+BELAY_API belay_status belay_context_input_memory(belay_context*, uint64_t index, belay_io_memory* inout);
+BELAY_API belay_status belay_context_output_memory(belay_context*, uint64_t index, belay_io_memory* inout);
+
 /* ---- tensors ----------------------------------------------------------------------------------------------------------------- */
 /* Whether the numbers of a tensor fit together: element type, dims, strides, storage, quantisation. Errors:
  * INVALID_ARGUMENT, OUT_OF_RANGE (strides that reach past the storage or further than 63 bits count), UNIMPLEMENTED. */

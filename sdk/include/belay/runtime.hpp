@@ -405,6 +405,13 @@ struct IoInfo {
   std::vector<std::string> symbols;  // of dims; empty: none
 };
 
+// What one run did with the memory of an input or output.
+struct IoMemory {
+  uint64_t shared_bytes = 0;  // used where they lie
+  uint64_t copied_bytes = 0;
+  std::string reason;  // why there were copies, as what follows "because"
+};
+
 // Runs of a model, one at a time; one context for each thread.
 class Context {
  public:
@@ -421,7 +428,8 @@ class Context {
   ~Context() { belay_context_destroy(raw_); }
   belay_context* get() const { return raw_; }
 
-  // The elements are borrowed until the next run has ended or another tensor is set.
+  // The elements are lent: they stay in place and alive until another tensor is set or the context is gone; each run
+  // reads what is there then.
   Status set_input(uint64_t index, Tensor tensor) {
     auto lent = std::make_unique<Lent>(std::move(tensor));
     BELAY_TRY(take(belay_context_set_input(raw_, index, &lent->datum)));
@@ -431,7 +439,7 @@ class Context {
   Status set_input(uint64_t index, const belay_datum* datum) {
     return take(belay_context_set_input(raw_, index, datum));
   }
-  // Where output `index` is written.
+  // Where output `index` is written, by every run; lent as inputs are.
   Status set_output(uint64_t index, Tensor tensor) {
     auto lent = std::make_unique<Lent>(std::move(tensor));
     BELAY_TRY(take(belay_context_set_output(raw_, index, &lent->raw)));
@@ -473,6 +481,9 @@ class Context {
     BELAY_TRY(take(belay_context_output(raw_, index, &datum)));
     return datum;
   }
+  // What the last run shared and copied.
+  Result<IoMemory> input_memory(uint64_t index) const { return memory(belay_context_input_memory, index); }
+  Result<IoMemory> output_memory(uint64_t index) const { return memory(belay_context_output_memory, index); }
 
  private:
   struct Lent {  // stays where it is while the engine borrows it
@@ -485,6 +496,12 @@ class Context {
     belay_tensor raw;
     belay_datum datum{};
   };
+  Result<IoMemory> memory(belay_status (*ask)(belay_context*, uint64_t, belay_io_memory*), uint64_t index) const {
+    belay_io_memory raw{};
+    raw.hdr.struct_size = sizeof raw;
+    BELAY_TRY(take(ask(raw_, index, &raw)));
+    return IoMemory{raw.shared_bytes, raw.copied_bytes, to_string(raw.reason)};
+  }
   // The engine took it, so the index is one of the model's.
   static void keep(std::vector<std::unique_ptr<Lent>>& all, uint64_t index, std::unique_ptr<Lent> lent) {
     if (index >= all.size()) all.resize(index + 1);

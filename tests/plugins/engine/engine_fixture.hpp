@@ -132,6 +132,9 @@ class Runner {
   }
   Status run() { return host_.take(context_->run(context_)); }
   belay_status run_async(belay_completion completion) { return context_->run_async(context_, completion); }
+  // "16 shared", "8 copied because ...", "nothing": what the last run did with an input or output.
+  std::string input_memory(uint64_t index) { return memory(context_->input_memory, index); }
+  std::string output_memory(uint64_t index) { return memory(context_->output_memory, index); }
   Tensor output(uint64_t index) {
     const belay_datum* datum = nullptr;
     const Status got = host_.take(context_->output(context_, index, &datum));
@@ -146,6 +149,19 @@ class Runner {
   Status status;
 
  private:
+  std::string memory(belay_status (*slot)(belay_obj*, uint64_t, belay_io_memory*), uint64_t index) {
+    belay_io_memory memory{};
+    memory.hdr.struct_size = sizeof memory;
+    if (Status status = host_.take(slot(context_, index, &memory)); !status.ok()) return status.message();
+    std::string text;
+    if (memory.shared_bytes) text += std::to_string(memory.shared_bytes) + " shared";
+    if (memory.copied_bytes)
+      text += (text.empty() ? "" : ", ") + std::to_string(memory.copied_bytes) + " copied because " +
+              to_string(memory.reason);
+    else
+      EXPECT_EQ(memory.reason.len, 0u);
+    return text.empty() ? "nothing" : text;
+  }
   FakeHost& host_;
   Adopted<belay_context_vt> context_;
 };
@@ -201,6 +217,22 @@ class EngineTest : public ::testing::Test {
   std::unique_ptr<engine::Providers> providers;
   Adopted<belay_executable_vt> executable;
   std::string image;
+};
+
+// A device whose memory the host cannot see, with fewer kernels than the host.
+class FarDeviceTest : public EngineTest {
+ protected:
+  FarDeviceTest() : EngineTest(false) {
+    auto mock = std::make_unique<ToyProvider>(&host);
+    far = mock.get();
+    far->drivers = {"far"};
+    far->ops = {"Add"};
+    far_provider = {BELAY_OBJ_KERNEL_PROVIDER, &MockKernelProvider::table(),
+                    static_cast<MockKernelProvider*>(mock.release())};
+    host.provide("belay.kernel-provider/1:far", far_provider);
+  }
+  ToyProvider* far = nullptr;
+  Adopted<belay_kernel_provider_vt> far_provider;
 };
 
 using D = GraphMaker;

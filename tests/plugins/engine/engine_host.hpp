@@ -241,6 +241,37 @@ class EngineHost : public FakeHost {
       *out = {};
       return BELAY_OK;
     };
+    // As the policy zerocopy decides.
+    table_.bind = [](const belay_host* h, belay_obj*, const belay_bind_req* req, belay_bound* bound)
+                      BELAY_NOEXCEPT -> belay_status {
+      const bool odd = req->address % req->alignment != 0;
+      bound->mode = of(h).visible_ && !odd ? BELAY_BIND_SHARE : BELAY_BIND_COPY;
+      if (!of(h).visible_)
+        write(bound->reason, "the far device does not address it");
+      else if (odd)
+        write(bound->reason, "it is not aligned to " + std::to_string(req->alignment) + " bytes");
+      return BELAY_OK;
+    };
+    table_.tensor_copy = [](const belay_host* h, belay_obj*, const belay_tensor* to, const belay_tensor* from,
+                            belay_event* out) BELAY_NOEXCEPT -> belay_status {
+      uint64_t count = 1;
+      for (uint32_t i = 0; i < to->rank; ++i) count *= uint64_t(to->dims[i]);
+      const uint64_t width = count ? to->bytes / count : 0;
+      for (uint64_t i = 0; i < count; ++i) {
+        int64_t at = int64_t(i);
+        if (from->strides) {
+          at = 0;
+          uint64_t rest = i;
+          for (uint32_t d = to->rank; d-- > 0; rest /= uint64_t(to->dims[d]))
+            at += int64_t(rest % uint64_t(to->dims[d])) * from->strides[d];
+        }
+        std::memcpy(static_cast<char*>(to->data) + i * width, static_cast<char*>(from->data) + at * int64_t(width),
+                    width);
+      }
+      of(h).copies.fetch_add(1);
+      *out = {};
+      return BELAY_OK;
+    };
     table_.synchronize = [](const belay_host* h, belay_event event, uint64_t) BELAY_NOEXCEPT -> belay_status {
       if (!event.timeline) return BELAY_OK;
       auto& line = *reinterpret_cast<Line*>(event.timeline);

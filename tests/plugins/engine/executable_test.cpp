@@ -176,29 +176,6 @@ TEST_F(EngineTest, AResultMayTakeThePlaceOfTheInputItsKernelAloneReads) {
   }
 }
 
-TEST_F(EngineTest, UnalignedAndStridedInputsAreCopiedAndCounted) {
-  GraphMaker g;
-  const uint32_t x = g.input("x", {D::dim(2), D::dim(2)});
-  g.output(g.node("Neg", 13, {x}));
-  ASSERT_TRUE(load(g).ok());
-  Runner runner(host, executable);
-  Tensor in = Tensor::of<float>({2, 2}, {1, 2, 3, 4});
-  std::vector<char> shifted(17);
-  std::memcpy(shifted.data() + 1, in.bytes.data(), 16);
-  belay_tensor raw = in.raw();
-  raw.data = shifted.data() + 1;
-  ASSERT_TRUE(runner.set(0, raw).ok());
-  ASSERT_TRUE(runner.run().ok());
-  EXPECT_EQ(runner.output(0).values<float>(), (Floats{-1, -2, -3, -4}));
-  const int64_t strides[] = {1, 2};
-  raw = in.raw();
-  raw.strides = strides;
-  ASSERT_TRUE(runner.set(0, raw).ok());
-  ASSERT_TRUE(runner.run().ok());
-  EXPECT_EQ(runner.output(0).values<float>(), (Floats{-1, -3, -2, -4}));
-  EXPECT_EQ(stats().input_bytes_copied, 32u);
-}
-
 TEST_F(EngineTest, AnOperatorThatNobodyClaimsIsNamedWithTheReason) {
   GraphMaker g;
   g.output(g.node("Sin", 7, {g.input("x", {D::dim(2)})}));
@@ -322,7 +299,6 @@ TEST_F(EngineTest, DescribeIsJsonWithPassesAndKernels) {
   EXPECT_THAT(sink.text(), HasSubstr("\"name\":\"constant-folding\""));
 }
 
-// A device whose memory the host cannot see, with fewer kernels than the host.
 // A device whose first heap is memory of the host, whose second is small and made for constants.
 TEST_F(EngineTest, SmallConstantsGoToMemoryMadeForThemAndTheArenaToTheDevice) {
   for (const uint64_t room : {0u, 64u, 200u, 4096u}) {
@@ -343,21 +319,6 @@ TEST_F(EngineTest, SmallConstantsGoToMemoryMadeForThemAndTheArenaToTheDevice) {
     EXPECT_EQ(host.heaps[2].used, stats().arena_bytes + 384 - host.heaps[1].used);
   }
 }
-
-class FarDeviceTest : public EngineTest {
- protected:
-  FarDeviceTest() : EngineTest(false) {
-    auto mock = std::make_unique<ToyProvider>(&host);
-    far = mock.get();
-    far->drivers = {"far"};
-    far->ops = {"Add"};
-    far_provider = {BELAY_OBJ_KERNEL_PROVIDER, &MockKernelProvider::table(),
-                    static_cast<MockKernelProvider*>(mock.release())};
-    host.provide("belay.kernel-provider/1:far", far_provider);
-  }
-  ToyProvider* far = nullptr;
-  Adopted<belay_kernel_provider_vt> far_provider;
-};
 
 TEST_F(FarDeviceTest, WhatTheDeviceLacksRunsOnTheHostWithCopies) {
   GraphMaker g;

@@ -245,6 +245,15 @@ belay_status belay_context_run(belay_context* c) {
   for (float& value : c->values) value *= 2;
   return BELAY_OK;
 }
+belay_status belay_context_input_memory(belay_context* c, uint64_t, belay_io_memory* memory) {
+  memory->shared_bytes = c->values.size() * 4;
+  return BELAY_OK;
+}
+belay_status belay_context_output_memory(belay_context* c, uint64_t, belay_io_memory* memory) {
+  memory->copied_bytes = c->values.size() * 4;
+  memory->reason = to_str("the fake copies");
+  return BELAY_OK;
+}
 belay_status belay_context_run_async(belay_context*, belay_completion) {
   return make(BELAY_UNIMPLEMENTED, "not in the fake");
 }

@@ -108,6 +108,12 @@ class FakeTest(ProgramTest):
                 self.assertEqual(outputs[0]["dims"], [2, 3])
                 self.assertEqual(outputs[0]["values"], [0, 2, 4, 6, 8, 10])
 
+    def test_a_run_says_what_it_shared_and_copied(self):
+        self.assertIn("memory  inputs 24 B shared, 0 B copied; outputs 0 B shared, 24 B copied ('y' because the fake copies)",
+                      self.belay("run", "double.m", "--input", "x=x.npy").stdout)
+        output = self.json("run", "double.m", "--input", "x=x.npy", schema="belay.run/1")["outputs"][0]
+        self.assertEqual((output["shared_bytes"], output["copied_bytes"], output["copy_reason"]), (0, 24, "the fake copies"))
+
     def test_random_inputs_repeat_and_seeds_differ(self):
         def values(*flag):
             return self.json("run", "double.m", "--shape", "N=4", *flag, schema="belay.run/1")["outputs"][0]["values"]
@@ -145,13 +151,18 @@ class FakeTest(ProgramTest):
             "schema": str, "model": str, "device": str, "threads": (int, type(None)), "callers": int, "runs": int, "seconds": float,
             "inputs": [{"name": str, "type": str, "from": str}], "runs_per_second": float, "create_ns": int,
             "latency_ns": dict.fromkeys(["median", "p10", "p90", "p99", "min", "max", "mean"], float),
-            "memory": dict.fromkeys(["peak_rss_bytes", "peak_rss_before_load_bytes", "arena_bytes", "live_bytes", "weight_bytes",
-                                     "borrowed_bytes", "copied_bytes", "packed_bytes"], int)})
+            "memory": {**dict.fromkeys(["peak_rss_bytes", "peak_rss_before_load_bytes", "arena_bytes", "live_bytes", "weight_bytes",
+                                        "borrowed_bytes", "copied_bytes", "packed_bytes"], int),
+                       "run_inputs": {"shared_bytes": int, "copied_bytes": int, "copied_first": type(None)},
+                       "run_outputs": {"shared_bytes": int, "copied_bytes": int, "copied_first": str}}})
+        self.assertEqual(bench["memory"]["run_outputs"]["copied_first"], "'y' because the fake copies")
         self.assertEqual(bench["runs"], 10)
         run = self.json("run", "double.m", "-i", "x.npy", "--repeat", "3", schema="belay.run/1")
         self.assert_shape(run, {
-            "schema": str, "model": str, "device": str, "inputs": [{**io, "type": str, "from": str}], "equal": type(None),
+            "schema": str, "model": str, "device": str, "inputs": [{**io, "type": str, "from": str, "shared_bytes": int, "copied_bytes": int, "copy_reason": type(None)}],
+            "equal": type(None),
             "outputs": [{"name": str, "kind": str, "dtype": str, "dims": [int], "values": [float], "files": [str],
+                         "shared_bytes": int, "copied_bytes": int, "copy_reason": str,
                          "statistics": {"count": int, "nan": int, "infinite": int, "min": float, "max": float, "mean": float, "deviation": float}}],
             "time": {"create_ns": int, "runs": int, "median_ns": int, "min_ns": int, "max_ns": int}})
         inspect = self.json("inspect", "double.m", schema="belay.inspect/1")

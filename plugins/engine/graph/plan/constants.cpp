@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <set>
 
 namespace belay::plan {
 
-bool ConstantPool::borrowable(const ir::Constant& constant) const {
-  return host_visible_ && !copy_all_ && constant.source != BELAY_NONE && !constant.owner &&
-         ir::is_aligned(constant.data, constant.dtype);
+Result<std::string> ConstantPool::copy_reason(const ir::Constant& constant) const {
+  if (constant.source == BELAY_NONE || constant.owner)
+    return std::string("it was computed or decoded when the model was loaded, and lies in no file");
+  if (copy_all_) return std::string("[engine] weights is \"copy\"");
+  if (!host_visible_) return std::string("the device's memory is not the host's");
+  return hal_.copy_reason(device_, constant.data, constant.bytes, BELAY_ACCESS_READ,
+                          ir::alignment_of(constant.dtype));
 }
 
 const void* ConstantPool::readable(const ir::Constant& constant) {
@@ -103,21 +108,26 @@ Result<std::vector<ConstantPlace>> ConstantPool::place(const std::vector<ir::Con
                                                        std::vector<Buffer>& own) {
   std::lock_guard lock(mutex_);
   std::vector<const ir::Constant*> fresh, later;
+  std::vector<Copied> reasons;
   std::set<uint64_t> seen;
   for (const ir::ConstantPtr& constant : constants) {
     if (places_.contains(constant->key) || !seen.insert(constant->key).second) continue;
-    if (borrowable(*constant)) {
+    BELAY_ASSIGN(std::string reason, copy_reason(*constant));
+    if (reason.empty()) {
       const belay_span source = sources_[constant->source];
       places_[constant->key] = {source.ptr, nullptr, source.len,
                                 uint64_t(constant->data - static_cast<const std::byte*>(source.ptr))};
       borrowed_ += constant->bytes;
+    } else if (constant->key < first_later_) {
+      fresh.push_back(constant.get());
+      reasons.push_back({constant->key, constant->bytes, std::move(reason)});
     } else {
-      (constant->key < first_later_ ? fresh : later).push_back(constant.get());
+      later.push_back(constant.get());
     }
   }
   if (!fresh.empty()) {
-    for (const ir::Constant* constant : fresh) copied_ += constant->bytes;
     BELAY_TRY(copy(std::move(fresh), places_, buffers_));
+    std::move(reasons.begin(), reasons.end(), std::back_inserter(copied_));
   }
   Places of_plan;
   if (!later.empty()) BELAY_TRY(copy(std::move(later), of_plan, own));
@@ -129,9 +139,16 @@ Result<std::vector<ConstantPlace>> ConstantPool::place(const std::vector<ir::Con
   return out;
 }
 
-uint64_t ConstantPool::copied_bytes() const {
+std::vector<ConstantPool::Copied> ConstantPool::copied() const {
   std::lock_guard lock(mutex_);
   return copied_;
+}
+
+uint64_t ConstantPool::copied_bytes() const {
+  std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const Copied& one : copied_) bytes += one.bytes;
+  return bytes;
 }
 
 uint64_t ConstantPool::borrowed_bytes() const {

@@ -57,11 +57,18 @@ class ConstantPool {
     ConstantPool& pool_;
   };
 
+  // A constant that kernels read in a copy.
+  struct Copied {
+    uint64_t key, bytes;
+    std::string reason;  // what follows "because"
+  };
+  std::vector<Copied> copied() const;
   uint64_t copied_bytes() const;
   uint64_t borrowed_bytes() const;
 
  private:
-  bool borrowable(const ir::Constant& constant) const;
+  // Why kernels cannot read it where it lies; empty: they can.
+  Result<std::string> copy_reason(const ir::Constant& constant) const;
   using Places = std::map<uint64_t, ConstantPlace>;  // by key
   Status copy(std::vector<const ir::Constant*> constants, Places& places, std::vector<Buffer>& to) const;
   Result<Buffer> copy_into(uint64_t heap, std::span<const ir::Constant* const> constants,
@@ -77,7 +84,8 @@ class ConstantPool {
   std::map<uint64_t, std::shared_ptr<ir::Constant>> copies_;  // by key
   Places places_;
   std::vector<Buffer> buffers_;
-  uint64_t copied_ = 0, borrowed_ = 0, users_ = 0;
+  std::vector<Copied> copied_;
+  uint64_t borrowed_ = 0, users_ = 0;
 };
 
 }  // namespace belay::plan

@@ -13,6 +13,22 @@ struct Hal {
   const belay_hal_vt* vt = nullptr;
 
   Status check(belay_status raw) const { return from_c(*host, raw); }
+  // Why a device cannot use memory of the host where it lies, as what follows "because"; empty: it can.
+  Result<std::string> copy_reason(belay_obj* device, const void* data, uint64_t bytes, uint64_t access,
+                                  uint64_t alignment) const {
+    belay_bind_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.address = reinterpret_cast<uint64_t>(data), req.bytes = bytes;
+    req.access = access, req.alignment = alignment;
+    StringSink reason;
+    belay_bound bound{};
+    bound.hdr.struct_size = sizeof bound;
+    bound.reason = reason.sink();
+    BELAY_TRY(check(vt->bind(host, device, &req, &bound)));
+    if (bound.mode == BELAY_BIND_SHARE) return std::string();
+    std::string why = std::move(reason).str();
+    return why.empty() ? "a memory policy says so" : std::move(why);
+  }
 };
 
 // Owns one object of the HAL and destroys it with `slot`; movable. (The slot's type depends on who compiles

@@ -37,7 +37,7 @@ void Context::reset() {
   session_.forget_stages();
   stage_.reset();
   shapes_changed_ = memory_changed_ = true;
-  simple_ = collected_ = false;
+  simple_ = collected_ = input_copies_ = false;
   session_.pool().end_run();
 }
 
@@ -89,9 +89,12 @@ Status Context::rebind() {
     Output& output = outputs_[i];
     if (!output.user_data) continue;
     // Written while an input is still read, it would spoil it: then the result is copied at the end.
-    const bool direct = ir::is_aligned(output.user_data, output.user.dtype) && !spoils_input(i);
-    frame_.results.push_back(
-        {executable_.outputs()[i].value, &output.user, direct ? output.user_data : nullptr});
+    output.not_direct = output.not_lent;
+    if (const auto input = spoiled_input(i); input && output.not_direct.empty())
+      output.not_direct = "its memory is that of input '" + executable_.inputs()[*input].name +
+                          "', which is still read when it is made";
+    frame_.results.push_back({executable_.outputs()[i].value, &output.user,
+                              output.not_direct.empty() ? output.user_data : nullptr});
   }
   if (simple_) BELAY_TRY(frame_.bind(stage_));
   memory_changed_ = false;
@@ -107,6 +110,7 @@ Status Context::run() {
   }
   if (shapes_changed_) BELAY_TRY(prepare());
   if (memory_changed_ || !simple_) BELAY_TRY(rebind());
+  if (input_copies_) BELAY_TRY(copy_inputs());
   if (simple_) {
     if (stage_->program) BELAY_TRY(session_.launch(stage_->program.get(), frame_.bindings()));
   } else {
@@ -114,7 +118,7 @@ Status Context::run() {
   }
   if (!collected_) BELAY_TRY(collect());
   if (copies_) BELAY_TRY(copy_results());
-  runs.store(runs.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  count_run();
   return {};
 }
 
@@ -135,23 +139,32 @@ Status Context::collect() {
     output.data.clear();
     output.lists.clear();
     output.keep.clear();
-    Value value = frame_.get(executable_.outputs()[i].value);
-    if (!value.kind) return {Code::kInternal, "Output '" + executable_.outputs()[i].name + "' was not made."};
-    BELAY_TRY(session_.to_host(value));
-    own_text(value);
-    if (output.user_data) {
-      const ir::Dims& dims = value.dims;
-      if (!value.is_tensor() || value.dtype != output.user.dtype || dims != output.user_dims)
-        return {Code::kInvalidArgument,
-                "Output '" + executable_.outputs()[i].name + "' is " + ir::to_string(value.type()) +
-                    "; memory was set for " +
-                    ir::to_string(ir::Type::tensor(output.user.dtype, output.user_dims)) + "."};
-      if (value.bytes && value.host != output.user_data) copies_ = true;
-    }
-    output.keep.push_back(value);
-    output.datum = describe_value(output, value);
+    BELAY_TRY(collect_output(i));
   }
+  account();
   collected_ = simple_;
+  return {};
+}
+
+Status Context::collect_output(size_t i) {
+  Output& output = outputs_[i];
+  const std::string& name = executable_.outputs()[i].name;
+  Value value = frame_.get(executable_.outputs()[i].value);
+  if (!value.kind) return {Code::kInternal, "Output '" + name + "' was not made."};
+  if (output.user_data && (!value.is_tensor() || value.dtype != output.user.dtype || value.dims != output.user_dims))
+    return {Code::kInvalidArgument,
+            "Output '" + name + "' is " + ir::to_string(value.type()) + "; memory was set for " +
+                ir::to_string(ir::Type::tensor(output.user.dtype, output.user_dims)) + "."};
+  output.moved = describe_move(value);
+  if (output.user_data && output.moved.copied) output.moved.reason = output.not_direct;
+  BELAY_TRY(session_.to_host(value, output.user_data));
+  own_text(value);
+  if (output.user_data && value.bytes && value.host != output.user_data) {
+    output.moved = {0, value.bytes, why_made_elsewhere(i, value)};
+    copies_ = true;
+  }
+  output.keep.push_back(value);
+  output.datum = describe_value(output, value);
   return {};
 }
 
@@ -160,8 +173,12 @@ Status Context::copy_results() {
     if (!output.user_data || output.keep.empty()) continue;
     const Value& value = output.keep[0];
     if (!value.bytes || value.host == output.user_data) continue;
-    std::memmove(output.user_data, value.host, value.bytes);
-    output_copied.fetch_add(value.bytes, std::memory_order_relaxed);
+    belay_tensor to = output.user;
+    to.hdr.struct_size = sizeof to;
+    to.data = output.user_data, to.buffer = nullptr, to.offset = 0, to.bytes = value.bytes;
+    belay_tensor from = to;
+    from.data = value.host;
+    BELAY_TRY(session_.copy(to, from));
     output.tensors[0]->data = output.user_data;
   }
   return {};
@@ -228,9 +245,8 @@ Status Context::check_queueable() const {
     const std::string name = "input '" + executable_.inputs()[i].name + "'";
     if (inputs_[i].set && (!value.is_tensor() || value.dtype == BELAY_DT_STRING))
       return refuse(name + " is no tensor of numbers.");
-    if (value.storage)
-      return refuse(name +
-                    " was copied when it was set, for strides or alignment; give it dense and aligned.");
+    if (!inputs_[i].taken.copies.empty())
+      return refuse(name + " must be copied first, because " + inputs_[i].taken.moved.reason + ".");
   }
   return {};
 }
@@ -274,9 +290,8 @@ Result<belay_event> Context::enqueue(belay_obj* stream) {
   for (size_t i = 0; i < copies.size(); ++i) {
     BELAY_TRY(hal.check(hal.vt->copy(hal.host, stream, &copies[i], &done)));
     queued_ = done;
-    output_copied.fetch_add(copies[i].bytes, std::memory_order_relaxed);
   }
-  runs.fetch_add(1, std::memory_order_relaxed);
+  count_run();
   return done;
 }
 
@@ -319,7 +334,7 @@ Result<bool> Context::run_async(belay_completion completion) {
     --pending_->runs;
     return status;
   };
-  if (simple_ && stage_->program && !needs_recover_) {
+  if (simple_ && stage_->program && !needs_recover_ && !input_copies_) {
     if (memory_changed_) BELAY_TRY(rebind());
     if (!collected_) BELAY_TRY(collect());
     if (!copies_) {
@@ -329,7 +344,7 @@ Result<bool> Context::run_async(belay_completion completion) {
       const belay_completion finish{this, [](void* user, belay_status status) BELAY_NOEXCEPT {
                                       auto& self = *static_cast<Context*>(user);
                                       if (status == BELAY_OK)
-                                        self.runs.fetch_add(1, std::memory_order_relaxed);
+                                        self.count_run();
                                       else
                                         self.needs_recover_ = true;
                                       self.complete(status);
@@ -398,6 +413,12 @@ belay_status enqueue(belay_obj* object, belay_obj* stream, belay_event* out) noe
     return {};
   });
 }
+belay_status input_memory(belay_obj* object, uint64_t index, belay_io_memory* inout) noexcept {
+  return guard(host_of(object), [&] { return at(object).input_memory(index, *inout); });
+}
+belay_status output_memory(belay_obj* object, uint64_t index, belay_io_memory* inout) noexcept {
+  return guard(host_of(object), [&] { return at(object).output_memory(index, *inout); });
+}
 void destroy(belay_obj* object) noexcept {
   std::unique_ptr<Context> context(&at(object));
   context->wait_for_run();
@@ -405,8 +426,16 @@ void destroy(belay_obj* object) noexcept {
   executable.give_back(std::move(context));
 }
 
-constexpr belay_context_vt kTable{
-    {sizeof(belay_context_vt), 0, nullptr}, set_input, set_output, run, run_async, output, destroy, enqueue};
+constexpr belay_context_vt kTable{{sizeof(belay_context_vt), 0, nullptr},
+                                  set_input,
+                                  set_output,
+                                  run,
+                                  run_async,
+                                  output,
+                                  destroy,
+                                  enqueue,
+                                  input_memory,
+                                  output_memory};
 
 }  // namespace
 

@@ -102,7 +102,7 @@ std::optional<Extent> extent_of(const ir::Dims& dims, const int64_t* strides, ui
 
 }  // namespace
 
-Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
+Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor, Taken& taken) {
   const std::string label = "Input '" + executable_.inputs()[index].name + "'";
   Value out;
   out.kind = BELAY_TYPE_TENSOR;
@@ -136,7 +136,9 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
     extent = *strided;
   }
   void* data = tensor.data;
+  const plan::Target& target = executable_.target();
   const plan::Hal& hal = session_.hal();
+  bool of_device = false;  // it lies in memory of the model's device
   if (!data && tensor.buffer) {
     belay_hal_buffer_info info{};
     info.hdr.struct_size = sizeof info;
@@ -144,10 +146,15 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
     if (tensor.offset > info.bytes || uint64_t(extent.high) > info.bytes - tensor.offset ||
         uint64_t{0} - uint64_t(extent.low) > tensor.offset)
       return Status(Code::kOutOfRange, label + " reaches past the end of its buffer.");
+    of_device = !info.device || info.device == target.device;
     if (info.host) {
       data = static_cast<char*>(info.host) + tensor.offset;
     } else {
+      if (!of_device)
+        return Status(Code::kUnimplemented, label + " lies in a buffer of another device, whose memory the host does "
+                                                    "not see; copy it to host memory or to the model's device.");
       if (!dense) return Status(Code::kUnimplemented, label + " has strides and lies in device memory.");
+      taken.moved.shared += out.bytes;
       out.buffer = tensor.buffer;
       out.offset = tensor.offset;
       return out;
@@ -158,34 +165,36 @@ Result<Value> Context::take_tensor(uint64_t index, const belay_tensor& tensor) {
     return Status(Code::kOutOfRange, label + " has " + std::to_string(tensor.bytes) + " bytes, " +
                                          ir::to_string(out.type()) + " needs " + std::to_string(extent.high) +
                                          ".");
-  if (dense && ir::is_aligned(data, tensor.dtype)) {
+  std::string reason;
+  if (!dense) {
+    reason = "its strides are " + ir::dims_to_string({tensor.strides, tensor.strides + tensor.rank}) +
+             ", not those of dense elements";
+  } else if (!of_device) {
+    BELAY_ASSIGN(reason, hal.copy_reason(target.device, data, out.bytes, BELAY_ACCESS_READ,
+                                         ir::alignment_of(tensor.dtype)));
+  } else if (!ir::is_aligned(data, tensor.dtype)) {
+    reason = "byte " + std::to_string(tensor.offset) + " of its buffer is not aligned to " +
+             std::to_string(ir::alignment_of(tensor.dtype)) + " bytes, as its element type wants";
+  }
+  // To a device whose memory the host does not see it is brought where a kernel there reads it, from any place that
+  // the host's own kernels could read, too.
+  const bool in_place = dense && ir::is_aligned(data, tensor.dtype) && (reason.empty() || !target.host_visible);
+  if (!reason.empty()) taken.moved.reason = std::move(reason);
+  if (in_place) {
     out.host = data;
+    taken.moved.shared += out.bytes;
     return out;
   }
   settle();  // the block may be one that a queued run still uses
   BELAY_ASSIGN(out.storage, session_.pool().take_host(out.bytes));
   out.host = out.storage->host;
-  input_copied.fetch_add(out.bytes, std::memory_order_relaxed);
-  if (dense) {
-    std::memcpy(out.host, data, out.bytes);
-    return out;
-  }
-  std::vector<int64_t> at(out.dims.size(), 0);
-  int64_t from = 0;
-  for (uint64_t i = 0; i < *count; ++i) {
-    std::memcpy(static_cast<char*>(out.host) + i * width,
-                static_cast<const char*>(data) + from * int64_t(width), width);
-    for (size_t d = at.size(); d-- > 0;) {
-      from += tensor.strides[d];
-      if (++at[d] < out.dims[d]) break;
-      from -= tensor.strides[d] * at[d];
-      at[d] = 0;
-    }
-  }
+  taken.moved.copied += out.bytes;
+  taken.copies.push_back({tensor.dtype, out.dims, {}, data, out.host, out.bytes});
+  if (!dense) taken.copies.back().strides.assign(tensor.strides, tensor.strides + tensor.rank);
   return out;
 }
 
-Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum, uint32_t depth) {
+Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum, Taken& taken, uint32_t depth) {
   if (depth > kMaxDepth)
     return Status(Code::kInvalidArgument, "Input '" + executable_.inputs()[index].name +
                                               "' has items in items, more than " + std::to_string(kMaxDepth) +
@@ -194,7 +203,7 @@ Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum, uint
     if (!datum.tensor)
       return Status(Code::kInvalidArgument,
                     "Input '" + executable_.inputs()[index].name + "' is a tensor without a tensor.");
-    return take_tensor(index, *datum.tensor);
+    return take_tensor(index, *datum.tensor, taken);
   }
   if (datum.kind != BELAY_TYPE_SEQUENCE && datum.kind != BELAY_TYPE_OPTIONAL)
     return Status(Code::kUnimplemented,
@@ -205,7 +214,7 @@ Result<Value> Context::take_datum(uint64_t index, const belay_datum& datum, uint
     if (!datum.items || !datum.items[i])
       return Status(Code::kInvalidArgument, "Item " + std::to_string(i) + " of input '" +
                                                 executable_.inputs()[index].name + "' is NULL.");
-    BELAY_ASSIGN(Value item, take_datum(index, *datum.items[i], depth + 1));
+    BELAY_ASSIGN(Value item, take_datum(index, *datum.items[i], taken, depth + 1));
     items.push_back(std::move(item));
   }
   const uint32_t declared = executable_.inputs()[index].dtype;
@@ -220,9 +229,14 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
     return {Code::kOutOfRange, "Input " + std::to_string(index) + " is not there: '" + executable_.name() +
                                    "' has " + std::to_string(inputs_.size()) + "."};
   Input& input = inputs_[index];
+  const auto replace = [&](Input next) {
+    input = std::move(next);
+    input_copies_ = std::any_of(inputs_.begin(), inputs_.end(),
+                                [](const Input& each) { return !each.taken.copies.empty(); });
+  };
   if (!datum) {
     shapes_changed_ |= input.set;
-    input = {};
+    replace({});
     return {};
   }
   // The usual case first: a tensor that looks like the last one and can be used where it lies.
@@ -233,24 +247,31 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
       ir::is_aligned(tensor->data, tensor->dtype) && (!tensor->bytes || tensor->bytes >= input.value.bytes) &&
       std::equal(input.value.dims.begin(), input.value.dims.end(), tensor->dims)) {
     if (input.value.host == tensor->data) return {};
-    // What is written where depends on which inputs lie in the memory of outputs.
-    const bool apart = !meets_output(input.value.host, input.value.bytes) && !meets_output(tensor->data, input.value.bytes);
-    input.value.host = tensor->data;
-    if (apart && simple_ && !memory_changed_ && !stage_->views.size() && !copies_) {
-      for (const uint32_t binding : bindings_of_input_[index]) frame_.bindings()[binding].host = tensor->data;
+    const plan::Target& target = executable_.target();
+    BELAY_ASSIGN(const std::string reason,
+                 target.hal.copy_reason(target.device, tensor->data, input.value.bytes, BELAY_ACCESS_READ,
+                                        ir::alignment_of(tensor->dtype)));
+    if (reason == input.taken.moved.reason) {
+      // What is written where depends on which inputs lie in the memory of outputs.
+      const bool apart =
+          !meets_output(input.value.host, input.value.bytes) && !meets_output(tensor->data, input.value.bytes);
+      input.value.host = tensor->data;
+      if (apart && simple_ && !memory_changed_ && !stage_->views.size() && !copies_) {
+        for (const uint32_t binding : bindings_of_input_[index]) frame_.bindings()[binding].host = tensor->data;
+        return {};
+      }
+      memory_changed_ = true;
       return {};
     }
-    memory_changed_ = true;
-    return {};
   }
-  BELAY_ASSIGN(Value value, take_datum(index, *datum));
+  Taken taken;
+  BELAY_ASSIGN(Value value, take_datum(index, *datum, taken));
   BELAY_TRY(check_type(index, value));
   const bool same = input.set && value.is_tensor() && input.value.is_tensor() &&
                     value.dtype == input.value.dtype && value.dims == input.value.dims;
   shapes_changed_ |= !same;
   memory_changed_ = true;
-  input.value = std::move(value);
-  input.set = true;
+  replace({true, std::move(value), std::move(taken), {}});
   return {};
 }
 
@@ -268,15 +289,18 @@ Status Context::set_output(uint64_t index, const belay_tensor* tensor) {
   }
   BELAY_TRY(check_dims(label, *tensor));
   void* data = tensor->data;
+  const plan::Target& target = executable_.target();
+  const plan::Hal& hal = target.hal;
+  bool of_device = false;
   if (!data && tensor->buffer) {
     belay_hal_buffer_info info{};
     info.hdr.struct_size = sizeof info;
-    const plan::Hal& hal = session_.hal();
     BELAY_TRY(hal.check(hal.vt->buffer_info(hal.host, tensor->buffer, &info)));
     if (!info.host) return {Code::kUnimplemented, label + ": the host cannot write to that buffer."};
     if (tensor->offset > info.bytes || tensor->bytes > info.bytes - tensor->offset)
       return {Code::kOutOfRange, label + " reaches past the end of its buffer."};
     data = static_cast<char*>(info.host) + tensor->offset;
+    of_device = !info.device || info.device == target.device;
   }
   if (tensor->strides) return {Code::kUnimplemented, label + ": results are written dense, without strides."};
   if (tensor->dtype == BELAY_DT_STRING)
@@ -290,6 +314,15 @@ Status Context::set_output(uint64_t index, const belay_tensor* tensor) {
                                    " bytes, it needs " + std::to_string(*bytes) + "."};
   if (!data && *bytes) return {Code::kInvalidArgument, label + " has no memory."};
   if (output.user_data == data && output.user.dtype == tensor->dtype && output.user_dims == dims) return {};
+  std::string reason;
+  if (*bytes && !of_device) {
+    BELAY_ASSIGN(reason, hal.copy_reason(target.device, data, *bytes, BELAY_ACCESS_WRITE,
+                                         ir::alignment_of(tensor->dtype)));
+  } else if (*bytes && !ir::is_aligned(data, tensor->dtype)) {
+    reason = "byte " + std::to_string(tensor->offset) + " of its buffer is not aligned to " +
+             std::to_string(ir::alignment_of(tensor->dtype)) + " bytes, as its element type wants";
+  }
+  output.not_lent = std::move(reason);
   output.user = *tensor;
   output.user_dims = dims;
   output.user.dims = output.user_dims.data();
@@ -308,7 +341,7 @@ bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
 }  // namespace
 
 // The exception is one memory for an input and the output that takes its place, as for a cache that grows in place.
-bool Context::spoils_input(uint64_t output) const {
+std::optional<size_t> Context::spoiled_input(uint64_t output) const {
   const Output& out = outputs_[output];
   const ir::ValueId made = stage_->env.resolve(executable_.outputs()[output].value);
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -317,9 +350,9 @@ bool Context::spoils_input(uint64_t output) const {
     const bool shared = simple_ && value.host == out.user_data && value.dtype == out.user.dtype && value.dims == out.user_dims &&
                         std::find(stage_->shared.begin(), stage_->shared.end(),
                                   std::pair{executable_.inputs()[i].value, made}) != stage_->shared.end();
-    if (!shared) return true;
+    if (!shared) return i;
   }
-  return false;
+  return std::nullopt;
 }
 
 bool Context::meets_output(const void* data, uint64_t bytes) const {

@@ -167,8 +167,10 @@ void Executable::stats(belay_executable_stats& out) const {
   for (const Context* context : all_) {
     if (!context) continue;
     all.runs += context->runs.load(std::memory_order_relaxed);
-    all.input_bytes_copied += context->input_copied.load(std::memory_order_relaxed);
-    all.output_bytes_copied += context->output_copied.load(std::memory_order_relaxed);
+    all.input_bytes_copied += context->of_inputs.copied.load(std::memory_order_relaxed);
+    all.output_bytes_copied += context->of_outputs.copied.load(std::memory_order_relaxed);
+    all.input_bytes_shared += context->of_inputs.shared.load(std::memory_order_relaxed);
+    all.output_bytes_shared += context->of_outputs.shared.load(std::memory_order_relaxed);
   }
   const uint32_t size = out.hdr.struct_size;
   all.hdr = out.hdr;
@@ -222,7 +224,20 @@ void Executable::describe(belay_sink sink) const {
       .member("borrowed_bytes", stats.borrowed_bytes)
       .member("copied_bytes", stats.copied_bytes)
       .member("packed_bytes", stats.packed_bytes)
-      .close('}');
+      .key("copies")
+      .open('[');
+  std::map<uint64_t, std::string_view> names;  // of constants, by key
+  for (const ir::Value& value : model_->values)
+    if (value.constant) names.emplace(value.constant->key, value.name);
+  for (const plan::ConstantPool::Copied& copied : pool_.copied()) {
+    const auto name = names.find(copied.key);
+    json.open('{')
+        .member("name", name == names.end() ? std::string_view() : name->second)
+        .member("bytes", copied.bytes)
+        .member("reason", copied.reason)
+        .close('}');
+  }
+  json.close(']').close('}');
   json.key("create_ns")
       .open('{')
       .member("import", report_.import_ns)

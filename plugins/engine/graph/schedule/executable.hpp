@@ -7,6 +7,8 @@
 #include <belay/abi/engine.h>
 
 #include <condition_variable>
+#include <map>
+#include <optional>
 #include <thread>
 
 namespace belay::schedule {
@@ -102,20 +104,46 @@ class Context {
   void settle();
 
   Executable& executable() { return executable_; }
-  // Read by stats while the context runs.
-  std::atomic<uint64_t> runs{0}, input_copied{0}, output_copied{0};
+  // What the last run shared and copied.
+  Status input_memory(uint64_t index, belay_io_memory& out) const;
+  Status output_memory(uint64_t index, belay_io_memory& out) const;
+  // Read by stats while the context runs; written by one thread at a time.
+  std::atomic<uint64_t> runs{0};
+  struct Totals {
+    std::atomic<uint64_t> shared{0}, copied{0};
+  };
+  Totals of_inputs, of_outputs;
   static const belay_context_vt& table();
 
  private:
+  // Bytes between the caller and the kernels, in one run.
+  struct Moved {
+    uint64_t shared = 0, copied = 0;
+    std::string reason;  // of a copy: what follows "because"
+  };
+  struct HostCopy {  // of the caller's data into a block of ours, at the begin of each run
+    uint32_t dtype;
+    ir::Dims dims, strides;  // strides empty: dense
+    void *from, *to;
+    uint64_t bytes;
+  };
+  struct Taken {  // of an input, when it is set
+    std::vector<HostCopy> copies;
+    Moved moved;
+  };
   struct Input {
     bool set = false;
     Value value;
-    StorageRef copy;  // where the caller's data could not be used in place
+    Taken taken;
+    Moved moved;
   };
   struct Output {
     belay_tensor user{};  // data or buffer null: the context's own memory
     std::vector<int64_t> user_dims;
     void* user_data = nullptr;
+    std::string not_lent;    // why kernels cannot write to the user's memory; empty: they can
+    std::string not_direct;  // the same of this run, in which it may be an input's memory
+    Moved moved;
     // What `output` gives; items nest.
     std::vector<std::unique_ptr<belay_tensor>> tensors;
     std::vector<std::unique_ptr<belay_datum>> data;
@@ -125,19 +153,27 @@ class Context {
   };
 
   Context(Executable& of, plan::Stream stream);
-  Result<Value> take_tensor(uint64_t index, const belay_tensor& tensor);
-  Result<Value> take_datum(uint64_t index, const belay_datum& datum, uint32_t depth = 0);
+  Result<Value> take_tensor(uint64_t index, const belay_tensor& tensor, Taken& taken);
+  Result<Value> take_datum(uint64_t index, const belay_datum& datum, Taken& taken, uint32_t depth = 0);
   Status check_type(uint64_t index, const Value& value) const;
   Status check_symbols() const;
   Status prepare();
   Status rebind();
   Status run_frame();
   Status collect();
+  Status copy_inputs();
   Status copy_results();
+  Status collect_output(size_t index);
+  // Why a result is not made where it is wanted.
+  std::string why_made_elsewhere(size_t output, const Value& value) const;
+  static Moved describe_move(const Value& value);
+  static Status fill(const Moved& moved, belay_io_memory& out);
+  void account();    // of a run with what is bound now
+  void count_run();  // that has ended
   Status check_queueable() const;
   const belay_datum* describe_value(Output& to, const Value& value);
-  // Whether the memory of an output is that of an input too, and must not be.
-  bool spoils_input(uint64_t output) const;
+  // The input whose memory an output shares and must not; nothing: none.
+  std::optional<size_t> spoiled_input(uint64_t output) const;
   bool meets_output(const void* data, uint64_t bytes) const;
 
   Executable& executable_;
@@ -151,6 +187,8 @@ class Context {
   bool memory_changed_ = true;  // addresses must be bound again
   bool simple_ = false;         // one stage, nothing on the host: bindings hold over runs
   bool copies_ = false;         // results must be copied after a run
+  bool input_copies_ = false;   // inputs must be copied before it
+  Moved run_inputs_, run_outputs_;  // sums over what is bound now
   bool collected_ = false;
   bool needs_recover_ = false;  // an asynchronous run failed
   belay_event queued_{};        // of the last enqueue; timeline 0: it has ended

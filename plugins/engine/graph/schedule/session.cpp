@@ -86,8 +86,26 @@ Result<std::vector<Value>> Session::call(ir::GraphId graph, std::span<const Valu
 Status Session::launch(belay_obj* program, std::span<const belay_binding> bindings) {
   const plan::Hal& hal = shared_.target.hal;
   belay_event done{};
-  belay_status raw =
-      hal.vt->program_launch(hal.host, program, stream_, bindings.data(), bindings.size(), &done);
+  return finish(hal.vt->program_launch(hal.host, program, stream_, bindings.data(), bindings.size(), &done), done);
+}
+
+Status Session::copy(const belay_tensor& to, const belay_tensor& from) {
+  // Below it what the device adds around a copy is felt.
+  constexpr uint64_t kByDevice = 1 << 20;
+  const auto *begin = static_cast<const char*>(from.data), *end = begin + to.bytes;
+  const auto* into = static_cast<const char*>(to.data);
+  const bool apart = into >= end || begin >= into + to.bytes;
+  if (!from.strides && (to.bytes < kByDevice || !apart)) {
+    std::memmove(to.data, from.data, to.bytes);
+    return {};
+  }
+  belay_event done{};
+  return finish(hal().vt->tensor_copy(hal().host, stream_, &to, &from, &done), done);
+}
+
+// Of what was queued: waits for its end.
+Status Session::finish(belay_status raw, belay_event done) {
+  const plan::Hal& hal = shared_.target.hal;
   if (raw == BELAY_OK) raw = hal.vt->synchronize(hal.host, done, BELAY_FOREVER);
   if (raw == BELAY_OK) return {};
   Status status = hal.check(raw);
@@ -120,21 +138,25 @@ Result<const plan::Buffer*> Session::arena(uint64_t bytes) {
   return &arena_;
 }
 
-Status Session::to_host(Value& value) {
+Status Session::to_host(Value& value, void* into) {
   if (value.items)
     for (Value& item : *value.items) BELAY_TRY(to_host(item));
   if (!value.is_tensor() || value.host || value.bytes == 0) return {};
-  BELAY_ASSIGN(StorageRef storage, pool_.take_host(value.bytes));
+  StorageRef storage;
+  if (!into) {
+    BELAY_ASSIGN(storage, pool_.take_host(value.bytes));
+    into = storage->host;
+  }
   belay_copy_req req{};
   req.hdr.struct_size = sizeof req;
   req.src = value.buffer;
   req.src_offset = value.offset;
-  req.host_dst = storage->host;
+  req.host_dst = into;
   req.bytes = value.bytes;
   belay_event done{};
   BELAY_TRY(hal().check(hal().vt->copy(hal().host, stream_, &req, &done)));
   BELAY_TRY(hal().check(hal().vt->synchronize(hal().host, done, BELAY_FOREVER)));
-  value.host = storage->host;
+  value.host = into;
   value.buffer = nullptr;
   value.offset = 0;
   value.storage = std::move(storage);
@@ -192,8 +214,15 @@ const Value& Frame::get(ir::ValueId value) {
   return at == values_.end() ? nothing : at->second;
 }
 
+void* Frame::result_memory(ir::ValueId value, uint32_t dtype, std::span<const int64_t> dims) const {
+  for (const ResultMemory& result : results)
+    if (result.data && stage_->env.resolve(result.value) == value && result.tensor->dtype == dtype &&
+        std::equal(dims.begin(), dims.end(), result.tensor->dims, result.tensor->dims + result.tensor->rank))
+      return result.data;
+  return nullptr;
+}
+
 Status Frame::make_values() {
-  const bool visible = session_.shared().target.host_visible;
   for (const plan::Made& made : stage_->made) {
     Value to;
     const ir::Type& type = stage_->env.types[made.members[0]];
@@ -201,17 +230,8 @@ Status Frame::make_values() {
     to.dtype = type.dtype;
     to.dims = type.dims;
     to.bytes = made.bytes;
-    for (const ResultMemory& result : results) {
-      const ir::ValueId id = stage_->env.resolve(result.value);
-      if (!visible || to.host || !result.data ||
-          std::find(made.members.begin(), made.members.end(), id) == made.members.end())
-        continue;
-      const ir::Type& wanted = stage_->env.types[id];
-      if (wanted.dtype == result.tensor->dtype &&
-          std::equal(wanted.dims.begin(), wanted.dims.end(), result.tensor->dims,
-                     result.tensor->dims + result.tensor->rank))
-        to.host = result.data;
-    }
+    for (const ir::ValueId id : made.members)
+      if (!to.host) to.host = result_memory(id, stage_->env.types[id].dtype, stage_->env.types[id].dims);
     if (!to.host) {
       BELAY_ASSIGN(to.storage, session_.pool().take_device(made.bytes));
       to.host = to.storage->host;
@@ -331,6 +351,15 @@ Status Frame::run_kernel(const plan::HostStep& step) {
     uint32_t dtype = stage_->env.types[id].dtype;
     if (dtype == BELAY_DT_UNDEFINED) dtype = session_.shared().model.values[id].type.dtype;
     if (dtype == BELAY_DT_UNDEFINED) return nullptr;
+    if (void* there = result_memory(id, dtype, dims)) {
+      Value& value = slot(id) = {};
+      value.kind = BELAY_TYPE_TENSOR;
+      value.dtype = dtype;
+      value.dims.assign(dims.begin(), dims.end());
+      value.host = there;
+      value.bytes = dtype_bytes(dtype, value.count()).value_or(0);
+      return there;
+    }
     Result<Value> made = make_tensor(session_.pool(), dtype, ir::Dims(dims.begin(), dims.end()));
     if (!made.ok()) return nullptr;
     slot(id) = std::move(made).value();

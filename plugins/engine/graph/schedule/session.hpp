@@ -34,7 +34,8 @@ class Frame {
   const Value& get(ir::ValueId value);
   const plan::Stage& stage() const { return *stage_; }
   ir::GraphId graph() const { return graph_; }
-  // Memory of the user for results: what is made there need not be copied. Data null: none.
+  // Memory of the user for results: what is made there need not be copied. Data null: not to be written while the
+  // graph runs.
   struct ResultMemory {
     ir::ValueId value;
     const belay_tensor* tensor;
@@ -48,6 +49,8 @@ class Frame {
 
  private:
   Status launch();
+  // Where the user wants a value that is made with this type and shape; nullptr: nowhere.
+  void* result_memory(ir::ValueId value, uint32_t dtype, std::span<const int64_t> dims) const;
   Status make_values();
   Status fill_bindings();
   Status run_step(const plan::HostStep& step, std::string& key);
@@ -88,9 +91,11 @@ class Session {
   Status launch(belay_obj* program, std::span<const belay_binding> bindings);
   // The arena that all stages of this context share: only one program of it runs at a time.
   Result<const plan::Buffer*> arena(uint64_t bytes);
-  // Brings a tensor to where the host, or the device, sees it.
-  Status to_host(Value& value);
+  // Brings a tensor to where the host, or the device, sees it. `into` (may be null): where on the host.
+  Status to_host(Value& value, void* into = nullptr);
   Status to_device(Value& value);
+  // Copies between tensors of the host of one type and shape, by the device where that pays.
+  Status copy(const belay_tensor& to, const belay_tensor& from);
   // Runs a node that is the engine's own (control flow, sequences, optionals, text).
   Status run_engine_op(const ir::Node& node, Frame& frame, std::vector<Value>& outputs);
   // The stages of a run, each once, in the order they were first met.
@@ -102,6 +107,7 @@ class Session {
   static constexpr size_t kMostStages = 64;  // a loop may meet a new one in each turn
 
  private:
+  Status finish(belay_status raw, belay_event done);
   Shared& shared_;
   belay_obj* const stream_;
   StoragePool pool_;

@@ -40,7 +40,17 @@ typedef struct belay_executable_stats {
   uint64_t packed_bytes;      /* in kernels' own layouts */
   uint64_t create_ns, runs;
   uint64_t input_bytes_copied, output_bytes_copied; /* over all runs */
+  uint64_t input_bytes_shared, output_bytes_shared; /* the same, of what was used where it lies; see belay_io_memory */
 } belay_executable_stats;
+
+typedef struct belay_io_memory { /* of one input or output in a run */
+  belay_hdr hdr;
+  uint64_t shared_bytes; /* that caller and kernels have in the same memory: lent, or, of an output without memory of the
+                          * caller's, the context's that the caller reads */
+  uint64_t copied_bytes; /* that were copied between the two */
+  belay_str reason;      /* why there were copies, as what follows "because"; empty: there were none. Until the next call
+                          * on the context */
+} belay_io_memory;
 
 typedef struct belay_io_info { /* of one input or output; strings and arrays live as long as the executable */
   belay_hdr hdr;
@@ -84,12 +94,15 @@ struct belay_executable_vt {
 /* One run at a time: the slots are [serial]. */
 struct belay_context_vt {
   belay_hdr hdr;
-  /* Borrows the data until the next run has ended or another datum is set. NULL: back to the default. Host memory that
-   * is aligned for its element type is used in place. Errors: INVALID_ARGUMENT (names the input, what came and what is
-   * expected), OUT_OF_RANGE. r */
+  /* Lends the data to the context: it stays alive and in place until another datum is set or the context is destroyed, but
+   * for a run that is queued or goes on, which has it until its end. Each run reads what is there then. NULL: back to the
+   * default. Dense memory that is aligned for its element type and that the device addresses is used where it lies, unless
+   * a memory policy says otherwise; other memory is copied once in each run (see input_memory). Errors: INVALID_ARGUMENT
+   * (names the input, what came and what is expected), OUT_OF_RANGE. r */
   belay_status (*set_input)(belay_obj*, uint64_t index, const belay_datum*) BELAY_NOEXCEPT;
-  /* Where output `index` shall be written; its type and dims must be those of the result. NULL: the context's own
-   * memory. r */
+  /* Where output `index` shall be written; its type and dims must be those of the result. Lent as in set_input, and
+   * written by every run; kernels write there themselves where they can, else the result is copied once. NULL: the
+   * context's own memory. r */
   belay_status (*set_output)(belay_obj*, uint64_t index, const belay_tensor*) BELAY_NOEXCEPT;
   /* Runs to the end. Errors: FAILED_PRECONDITION (an input was not set: names it), INVALID_ARGUMENT (shapes do not fit:
    * names node and shapes), the failure of a kernel with its node. r */
@@ -107,6 +120,10 @@ struct belay_context_vt {
    * host between its kernels, or something is no dense, aligned tensor in memory that the device reads: says what;
    * nothing was queued). o */
   belay_status (*enqueue)(belay_obj*, belay_obj* stream, belay_event* out) BELAY_NOEXCEPT;
+  /* What the last run (or, of one that is queued, that run) shared and copied of an input or output. Errors:
+   * OUT_OF_RANGE. o */
+  belay_status (*input_memory)(belay_obj*, uint64_t index, belay_io_memory* inout) BELAY_NOEXCEPT;
+  belay_status (*output_memory)(belay_obj*, uint64_t index, belay_io_memory* inout) BELAY_NOEXCEPT;
 };
 
 #ifdef __cplusplus

@@ -27,6 +27,8 @@ class MockContext {
   MOCK_METHOD(Status, run_async, (belay_completion));
   MOCK_METHOD(Status, output, (uint64_t index, const belay_datum** out));
   MOCK_METHOD(Result<belay_event>, enqueue, (belay_obj * stream));
+  MOCK_METHOD(Status, input_memory, (uint64_t index, belay_io_memory* inout));
+  MOCK_METHOD(Status, output_memory, (uint64_t index, belay_io_memory* inout));
   MOCK_METHOD(void, died, ());
 
   const belay_host* const host;  // keeps the sentences of failures; may be NULL
@@ -57,6 +59,12 @@ class MockContext {
         *out = *event;
         return BELAY_OK;
       }
+      static belay_status input_memory(belay_obj* o, uint64_t i, belay_io_memory* inout) BELAY_NOEXCEPT {
+        return give(o, of(o).input_memory(i, inout));
+      }
+      static belay_status output_memory(belay_obj* o, uint64_t i, belay_io_memory* inout) BELAY_NOEXCEPT {
+        return give(o, of(o).output_memory(i, inout));
+      }
       static void destroy(belay_obj* o) BELAY_NOEXCEPT { delete &of(o); }
     };
     static constexpr belay_context_vt table{.hdr = {sizeof(belay_context_vt), 0, nullptr},
@@ -66,7 +74,9 @@ class MockContext {
                                             .run_async = T::run_async,
                                             .output = T::output,
                                             .destroy = T::destroy,
-                                            .enqueue = T::enqueue};
+                                            .enqueue = T::enqueue,
+                                            .input_memory = T::input_memory,
+                                            .output_memory = T::output_memory};
     return table;
   }
 };
