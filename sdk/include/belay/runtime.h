@@ -17,6 +17,8 @@
 #include <belay/abi/memory_policy.h>
 #include <belay/abi/tensor.h>
 
+struct DLManagedTensor; /* of dlpack/dlpack.h, which who includes this need not have */
+
 #define BELAY_API BELAY_EXTERN_C __attribute__((visibility("default")))
 
 typedef struct belay_runtime belay_runtime;
@@ -163,6 +165,21 @@ BELAY_API belay_status belay_tensor_check(const belay_tensor*);
  * buffer's end), UNIMPLEMENTED (a device whose memory the host does not see), those of a stream. */
 BELAY_API belay_status belay_tensor_copy(belay_runtime*, belay_obj* stream, const belay_tensor* to,
                                          const belay_tensor* from, belay_event* out);
+
+/* DLPack: one struct in which array libraries lend each other tensors (dlpack/dlpack.h, without versions).
+ * Lends a tensor in memory of the host: *out has dims and strides of its own, the elements stay those of the tensor and
+ * must stay until its deleter is called, which calls release(user) once (NULL: nobody is told). Memory that the host sees
+ * is given as kDLCPU. A call that fails takes nothing and calls nothing. Errors: those of belay_tensor_check, UNIMPLEMENTED
+ * (a type that DLPack lacks, quantisation, memory that the host does not see), OUT_OF_RANGE. */
+BELAY_API belay_status belay_tensor_to_dlpack(const belay_tensor*, void (*release)(void* user), void* user,
+                                              struct DLManagedTensor** out);
+/* Looks at a tensor of somebody else: *inout refers to its dims, strides and elements, so the DLPack tensor must stay until
+ * nothing reads *inout any more; then its deleter is the caller's to call, once, also where this failed. Errors:
+ * INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED (no memory of the host; a type that Belay lacks; lanes); each names the
+ * field and its value. */
+BELAY_API belay_status belay_tensor_from_dlpack(const struct DLManagedTensor*, belay_tensor* inout);
+/* Calls the deleter, if there is one. NULL is ignored. */
+BELAY_API void belay_dlpack_delete(struct DLManagedTensor*);
 
 /* ---- single operators ---------------------------------------------------------------------------------------------------------- */
 typedef struct belay_op_attribute {

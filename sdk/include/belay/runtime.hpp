@@ -393,6 +393,46 @@ class Device {
   belay_obj* object_ = nullptr;
 };
 
+// ---- DLPack
+// ---------------------------------------------------------------------------------------------------------
+
+// A tensor that another library lends by DLPack, and its one end.
+class Dlpack {
+ public:
+  Dlpack() = default;
+  // Takes `managed` over whatever comes of it: its deleter is called once, here where it cannot be used.
+  static Result<Dlpack> take(DLManagedTensor* managed) {
+    Dlpack taken;
+    taken.managed_.reset(managed);
+    belay_tensor raw{};
+    raw.hdr.struct_size = sizeof raw;
+    BELAY_TRY(belay::take(belay_tensor_from_dlpack(managed, &raw)));
+    taken.tensor_ = Tensor(raw);
+    return taken;
+  }
+  // Valid as long as this lives.
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  struct Delete {
+    void operator()(DLManagedTensor* managed) const { belay_dlpack_delete(managed); }
+  };
+  std::unique_ptr<DLManagedTensor, Delete> managed_;
+  Tensor tensor_;
+};
+
+// A tensor of the host for other libraries; whoever gets it calls its deleter once, which lets `keep` go. The elements
+// must last until then.
+inline Result<DLManagedTensor*> to_dlpack(const Tensor& tensor, std::shared_ptr<const void> keep = {}) {
+  auto held = std::make_unique<std::shared_ptr<const void>>(std::move(keep));
+  const belay_tensor raw = tensor.raw();
+  DLManagedTensor* managed = nullptr;
+  BELAY_TRY(take(belay_tensor_to_dlpack(
+      &raw, [](void* user) { delete static_cast<std::shared_ptr<const void>*>(user); }, held.get(), &managed)));
+  (void)held.release();
+  return managed;
+}
+
 // ---- models
 // ----------------------------------------------------------------------------------------------------------
 
