@@ -13,8 +13,22 @@ const belay_memory_policy_vt& table_of(const NamedObject& policy) {
 }
 
 constexpr int kMostSegmentsForOne = 4;  // that a policy may ask for before it places one buffer
+constexpr size_t kMostWaits = 32;       // that a place may come with
+
+uint32_t is_reached(void* hal, belay_event event) noexcept { return static_cast<Hal*>(hal)->reached(event); }
 
 }  // namespace
+
+void merge_events(std::vector<belay_event>& into, std::span<const belay_event> events) {
+  for (const belay_event& event : events) {
+    const auto at = std::find_if(into.begin(), into.end(),
+                                 [&](const belay_event& known) { return known.timeline == event.timeline; });
+    if (at == into.end())
+      into.push_back(event);
+    else
+      at->value = std::max(at->value, event.value);
+  }
+}
 
 void Policies::attach(Hal& hal, const std::vector<NamedObject>& all) {
   for (const NamedObject& policy : all) {
@@ -40,13 +54,12 @@ void Policies::attach(Hal& hal, const std::vector<NamedObject>& all) {
 
 uint64_t Allocator::heap_id(uint64_t heap) const { return uint64_t(device_.index()) << 8 | heap; }
 
-Result<std::optional<Place>> Allocator::place(const belay_alloc_req& req) {
+Result<std::optional<Place>> Allocator::place(const belay_alloc_req& req, Stream* first) {
   const std::vector<NamedObject>& policies = device_.hal->policies().placing();
-  if (policies.empty() || !req.bytes || !device_.host_visible() ||
-      !(device_.info().hdr.flags & BELAY_DEVICE_BINDS_HOST))
+  if (policies.empty() || !req.bytes || !device_.subdivides() || req.align > BELAY_SEGMENT_ALIGNMENT)
     return std::optional<Place>();
   for (size_t i = 0; i < policies.size(); ++i) {
-    Result<std::optional<Place>> place = ask(i, req);
+    Result<std::optional<Place>> place = ask(i, req, first);
     if (!place.ok())
       return std::move(place).status().while_doing("placing " + std::to_string(req.bytes) + " bytes on '" +
                                                    device_.name() + "' with policy '" + policies[i].name +
@@ -56,15 +69,18 @@ Result<std::optional<Place>> Allocator::place(const belay_alloc_req& req) {
   return std::optional<Place>();
 }
 
-Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req& req) {
+Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req& req, Stream* first) {
   Hal& hal = *device_.hal;
   const NamedObject& policy = hal.policies().placing()[index];
-  std::array<belay_event, 32> waits{};
+  std::array<belay_event, kMostWaits> waits{};
+  const belay_progress progress{is_reached, &hal};
   belay_place_req wanted{};
   wanted.hdr.struct_size = sizeof wanted;
   wanted.bytes = req.bytes;
   wanted.align = std::max(req.align, device_.alignment(req.heap));
   wanted.heap = heap_id(req.heap);
+  wanted.timeline = first ? first->timeline() : 0;
+  wanted.progress = &progress;
   for (int segments = 0;; ++segments) {
     belay_placed placed{};
     placed.hdr.struct_size = sizeof placed;
@@ -82,11 +98,11 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
         if (status.code() != Code::kNeedSegment) return status;
       }
     }
-    if (out.host) {
-      // The memory may still be used by what was queued before it was released.
-      for (uint64_t i = 0; i < std::min<uint64_t>(placed.wait_count, waits.size()); ++i) {
-        const Timelines::Pin stream(hal.timelines(), waits[i].timeline);
-        if (stream) hal.release(stream->synchronize(waits[i].value, BELAY_FOREVER));
+    if (out.within) {
+      const std::span uses(waits.data(), placed.wait_count);
+      if (Status waited = wait(uses, first); !waited.ok()) {
+        release(out, uses);
+        return waited;
       }
       return std::optional<Place>(out);
     }
@@ -116,27 +132,45 @@ Status Allocator::check(size_t policy, const belay_alloc_req& req, const belay_p
   if (placed.offset > segment.bytes || req.bytes > segment.bytes - placed.offset)
     return wrong("which has " + std::to_string(segment.bytes) + " bytes");
   const uint64_t align = std::max(req.align, device_.alignment(req.heap));
-  if (reinterpret_cast<uintptr_t>(segment.host + placed.offset) % align)
-    return wrong("which is not aligned to " + std::to_string(align));
+  if (placed.offset % align) return wrong("which is not aligned to " + std::to_string(align));
+  if (placed.wait_count > kMostWaits)
+    return wrong("to be used after " + std::to_string(placed.wait_count) +
+                 " events, more than there was room for");
   const uint64_t end = placed.offset + req.bytes;
   const auto next = segment.live.lower_bound(placed.offset);
   if ((next != segment.live.end() && next->first < end) ||
       (next != segment.live.begin() && std::prev(next)->second > placed.offset))
     return wrong("where a buffer lives");
   segment.live[placed.offset] = end;
-  out = {policy, placed.segment, placed.offset, placed.cookie, segment.host + placed.offset};
+  out = {policy, placed.segment, placed.offset, placed.cookie, &segment.object};
   return {};
 }
 
-void Allocator::release(const Place& place) {
+// What may still use the memory was queued before it was released.
+Status Allocator::wait(std::span<const belay_event> waits, Stream* first) {
+  Hal& hal = *device_.hal;
+  for (const belay_event& event : waits) {
+    if (first) {
+      BELAY_TRY(hal.take(first->wait(event), device_.driver(), "wait"));
+    } else if (const Timelines::Pin stream(hal.timelines(), event.timeline); stream) {
+      hal.release(stream->synchronize(event.value, BELAY_FOREVER));  // a failure has ended too
+    }
+  }
+  return {};
+}
+
+void Allocator::release(const Place& place, std::span<const belay_event> uses) {
   Hal& hal = *device_.hal;
   const NamedObject& policy = hal.policies().placing()[place.policy];
   {
     std::lock_guard lock(mutex_);
-    segments_.at(place.segment).live.erase(place.offset);
+    Segment& segment = segments_.at(place.segment);
+    merge_events(segment.uses, uses);
+    segment.live.erase(place.offset);
   }
   const Status status =
-      hal.take(table_of(policy).release(policy.object, place.cookie, nullptr, 0), policy.plugin, "release");
+      hal.take(table_of(policy).release(policy.object, place.cookie, uses.data(), uses.size()), policy.plugin,
+               "release");
   if (!status.ok())
     hal.host().log().error("hal",
                            "Policy '" + policy.name + "' does not take memory back: " + status.message());
@@ -152,6 +186,7 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
   belay_alloc_req req{};
   req.hdr.struct_size = sizeof req;
   req.bytes = bytes;
+  req.align = BELAY_SEGMENT_ALIGNMENT;
   req.heap = heap;
   belay_created made{};
   made.hdr.struct_size = sizeof made;
@@ -165,15 +200,10 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
   {
     std::lock_guard lock(mutex_);  // from here on its object stays where it is
     segment = &segments_[id];
-    *segment = {index,   bytes, heap, {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, made.impl, {}},
-                nullptr, {}};
+    *segment = {index, bytes, heap, {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, made.impl, {}}, {}, {}};
   }
-  void* host = nullptr;
-  Status status = hal.take(device_.vt().map(&device_, &segment->object, &host), device_.driver(), "map");
-  segment->host = static_cast<char*>(host);
-  if (status.ok())
-    status = hal.take(table_of(policy).segment_add(policy.object, id, bytes, heap_id(heap)), policy.plugin,
-                      "segment_add");
+  Status status = hal.take(table_of(policy).segment_add(policy.object, id, bytes, heap_id(heap)),
+                           policy.plugin, "segment_add");
   if (status.ok()) return {};
   std::lock_guard lock(mutex_);
   free_segment(*segment);
@@ -210,6 +240,8 @@ uint64_t Allocator::trim(uint64_t bytes) {
                               "gives back segment " + std::to_string(id) + ", in which buffers live");
         continue;
       }
+      std::erase_if(at->second.uses, [&](const belay_event& use) { return hal.reached(use); });
+      if (!at->second.uses.empty()) continue;
       if (!hal.take(table_of(policy).segment_remove(policy.object, id), policy.plugin, "segment_remove").ok())
         continue;
       freed += at->second.bytes;

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ namespace belay::hal {
 
 class Device;
 class Hal;
+class Stream;
+
+// Adds events to a list that has one of each timeline; the later one stays.
+void merge_events(std::vector<belay_event>& into, std::span<const belay_event> events);
 
 // The policies of a runtime that serve PLACE and BIND, in their order. Borrowed; set once.
 class Policies {
@@ -35,20 +40,21 @@ class Policies {
 };
 
 // Cuts buffers out of segments, which are memory of the driver, where the policies say; a policy's answer is
-// checked against what is placed already. For devices that take host addresses as buffers; on others nothing
+// checked against what is placed already. For devices whose buffers can be parts of others; on others nothing
 // is placed. Thread-safe.
 class Allocator {
  public:
   explicit Allocator(Device& device) : device_(device) {}
 
-  // Nothing: every policy declined, or there is none. RESOURCE_EXHAUSTED, INTERNAL (a wrong answer: names the
-  // policy), what a policy says.
-  Result<std::optional<Place>> place(const belay_alloc_req& req);
-  // No operation uses the place any more.
-  void release(const Place& place);
   // Why the policies want host memory copied, not lent; nothing: they do not. The device's flags are filled in
   // here.
   Result<std::optional<std::string>> copy_reason(const belay_bind_req& req);
+  // A place to be used on a stream, which then waits for what may still use the memory; without a stream the
+  // call waits. Nothing: every policy declined, or there is none. RESOURCE_EXHAUSTED, INTERNAL (a wrong
+  // answer: names the policy), what a policy says or the stream does.
+  Result<std::optional<Place>> place(const belay_alloc_req& req, Stream* first);
+  // The place may be used again when `uses`, one of each timeline, are reached.
+  void release(const Place& place, std::span<const belay_event> uses = {});
   // Gives segments that hold nothing back to the driver until `bytes` are free; the bytes that were.
   uint64_t trim(uint64_t bytes);
   // Before the device ends.
@@ -58,12 +64,13 @@ class Allocator {
   struct Segment {
     size_t policy;
     uint64_t bytes, heap;
-    belay_obj object;  // of the driver
-    char* host;
+    belay_obj object;                   // of the driver
     std::map<uint64_t, uint64_t> live;  // begin, end of what is placed
+    std::vector<belay_event> uses;      // of what was released, the last of each timeline
   };
-  Result<std::optional<Place>> ask(size_t policy, const belay_alloc_req& req);
+  Result<std::optional<Place>> ask(size_t policy, const belay_alloc_req& req, Stream* first);
   Status check(size_t policy, const belay_alloc_req& req, const belay_placed& placed, Place& out);
+  Status wait(std::span<const belay_event> waits, Stream* first);
   Status add_segment(size_t policy, uint64_t bytes, uint64_t heap);
   void free_segment(Segment& segment);
   uint64_t heap_id(uint64_t heap) const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <belay/abi/driver.h>
+#include "hal/guard.h"
 #include "hal/slots.h"
 
 #include <cstdint>
@@ -36,7 +37,7 @@ class MappedRanges {
 struct Place {
   size_t policy = 0;
   uint64_t segment = 0, offset = 0, cookie = 0;
-  char* host = nullptr;
+  belay_obj* within = nullptr;  // the driver's buffer that the segment is
 };
 
 struct Buffer : Object {
@@ -51,6 +52,7 @@ struct Buffer : Object {
   uint64_t counted = 0;  // bytes that its owner has
   uint64_t charged = 0;  // bytes that it takes of the device; 0 too where it lies in a segment
   std::optional<Place> place;
+  std::unique_ptr<Guard> guard;          // with [memory] checked
   std::unique_ptr<MappedRanges> mapped;  // of a reserved buffer
 
   // Whether an operation may use the range: it is inside and has memory.

@@ -50,19 +50,27 @@ core::Schema runtime_schema() {
                "map: files are mapped and must not change while a model uses them; copy: they are read once",
            .choices = {"map", "copy"}}},
       "Reading models.");
-  schema.add("memory",
-             {Field{.key = "policies",
-                    .type = FieldType::kStringList,
-                    .default_value = "[]",
-                    .doc = "memory policies, asked in this order; what none takes gets a place of its own",
-                    .names_kind = BELAY_MEMORY_POLICY_KIND},
-              Field{.key = "limit",
-                    .type = FieldType::kSize,
-                    .default_value = "0",
-                    .doc = "most bytes of buffers on each device; 0: what the device has",
-                    .min = 0,
-                    .unit = "bytes"}},
-             "Memory of devices.");
+  schema.add(
+      "memory",
+      {Field{.key = "policies",
+             .type = FieldType::kStringList,
+             .default_value = "[]",
+             .doc = "memory policies, asked in this order; what none takes gets a place of its own",
+             .names_kind = BELAY_MEMORY_POLICY_KIND},
+       Field{.key = "limit",
+             .type = FieldType::kSize,
+             .default_value = "0",
+             .doc = "most bytes of buffers on each device; 0: what the device has",
+             .min = 0,
+             .unit = "bytes"},
+       Field{
+           .key = "checked",
+           .type = FieldType::kBool,
+           .default_value = "false",
+           .doc =
+               "finds faults with memory, slowly: zones around buffers that nothing may write, buffers that "
+               "begin as NaN, reports of leaks that say where a buffer was made"}},
+      "Memory of devices.");
   schema.add(
       "engine",
       {Field{.key = "use",

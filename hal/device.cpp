@@ -5,6 +5,7 @@
 #include <belay/kinds.hpp>
 
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 namespace belay::hal {
@@ -48,9 +49,9 @@ Status Device::check_alloc(const belay_alloc_req& req) const {
     return Status(Code::kInvalidArgument,
                   "Buffer of " + std::to_string(req.bytes) + " bytes on '" + name_ + "': " + text);
   };
-  if (req.hdr.struct_size < sizeof req)
+  if (constexpr uint64_t kFirst = offsetof(belay_alloc_req, within); req.hdr.struct_size < kFirst)
     return wrong("struct_size is " + std::to_string(req.hdr.struct_size) + ", want " +
-                 std::to_string(sizeof req) + ".");
+                 std::to_string(kFirst) + " or more.");
   if (req.align && !std::has_single_bit(req.align))
     return wrong("align is " + std::to_string(req.align) + ", want a power of two.");
   if (req.heap >= heaps_.size())
@@ -58,6 +59,7 @@ Status Device::check_alloc(const belay_alloc_req& req) const {
                  ".");
   if (req.access & ~uint64_t(BELAY_ACCESS_READ | BELAY_ACCESS_WRITE))
     return wrong("access is " + std::to_string(req.access) + ", want READ, WRITE, both or 0.");
+  if (req.within) return wrong("within is for drivers; use a part of a buffer by its offset.");
   if (req.host && req.align && reinterpret_cast<uintptr_t>(req.host) % req.align)
     return wrong("the host memory lent to it is not aligned to " + std::to_string(req.align) + " bytes.");
   return {};
@@ -85,9 +87,7 @@ template <class Make>
 Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view owner, const Bytes& bytes,
                                     Make&& make) {
   const std::string what = "A buffer of " + print_bytes(req.bytes);
-  Status room = take_room(what, bytes.charged);
-  if (!room.ok() && allocator_.trim(bytes.charged)) room = take_room(what, bytes.charged);
-  BELAY_TRY(std::move(room));
+  BELAY_TRY(take_room(what, bytes.charged));
   Buffer* buffer = nullptr;
   bool made_impl = false;
   try {
@@ -135,22 +135,73 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
   return buffer;
 }
 
-Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner) {
+Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner, Stream* first) {
   BELAY_TRY(check_alloc(req));
+  retired_.sweep();
   if (req.host) return alloc_lent(req, owner);
-  BELAY_ASSIGN(const std::optional<Place> place, allocator_.place(req));
-  if (!place)
-    return make_buffer(req, owner, {req.bytes, req.bytes},
-                       [&](belay_created* made) { return vt().alloc(this, &req, made); });
-  belay_alloc_req inside = req;
-  inside.host = place->host;
-  Result<Buffer*> buffer = make_buffer(inside, owner, {req.bytes, 0},
-                                       [&](belay_created* made) { return vt().alloc(this, &inside, made); });
-  if (buffer.ok())
-    (*buffer)->place = place;
-  else
-    allocator_.release(*place);
+  Result<Buffer*> buffer = alloc_own(req, owner, first);
+  if (!buffer.ok() && buffer.status().code() == Code::kResourceExhausted && make_room(req.bytes))
+    buffer = alloc_own(req, owner, first);
   return buffer;
+}
+
+// Whether there is more memory than before: of what was retired, and of segments that hold nothing.
+bool Device::make_room(uint64_t bytes) {
+  const bool ended = retired_.sweep(SIZE_MAX);
+  return allocator_.trim(bytes) > 0 || ended;
+}
+
+Result<Buffer*> Device::alloc_own(const belay_alloc_req& req, std::string_view owner, Stream* first) {
+  std::unique_ptr<Guard> guard;
+  belay_alloc_req whole = req;  // with zones
+  if (hal->options().checked) {
+    guard = std::make_unique<Guard>();
+    guard->made = CallSite::here();
+    if (subdivides() && host_visible()) {
+      guard->front = std::max({Guard::kZone, req.align, alignment(req.heap)});
+      guard->back = Guard::kZone;
+      if (__builtin_add_overflow(req.bytes, guard->front + guard->back, &whole.bytes))
+        return full("There are not so many addresses.");
+    }
+  }
+  BELAY_ASSIGN(const std::optional<Place> place, allocator_.place(whole, first));
+  const uint64_t charged = place ? 0 : whole.bytes;
+  belay_alloc_req inside = req;
+  if (place) {
+    inside.within = place->within, inside.within_offset = place->offset + (guard ? guard->front : 0);
+  } else if (guard && guard->front) {
+    BELAY_TRY(make_whole(whole, *guard));
+    inside.within = &*guard->whole, inside.within_offset = guard->front;
+  }
+  Result<Buffer*> buffer = make_buffer(inside, owner, {req.bytes, charged},
+                                       [&](belay_created* made) { return vt().alloc(this, &inside, made); });
+  if (buffer.ok()) {
+    (*buffer)->place = place;
+    if (guard && guard->front) guard->fill(static_cast<char*>((*buffer)->host), req.bytes);
+    (*buffer)->guard = std::move(guard);
+  } else {
+    if (place) allocator_.release(*place);
+    if (guard && guard->whole) vt().free(this, &*guard->whole);
+  }
+  return buffer;
+}
+
+Status Device::make_whole(const belay_alloc_req& req, Guard& guard) {
+  belay_created made{};
+  made.hdr.struct_size = sizeof made;
+  BELAY_TRY(hal->take(vt().alloc(this, &req, &made), driver_, "alloc"));
+  guard.whole = belay_obj{BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, made.impl, {}};
+  return {};
+}
+
+void Device::check_guard(Buffer& buffer) {
+  if (!buffer.guard || !buffer.guard->front) return;
+  const std::string damage = buffer.guard->damage(static_cast<char*>(buffer.host), buffer.bytes);
+  if (damage.empty()) return;
+  damaged_.fetch_add(1, std::memory_order_relaxed);
+  hal->host().log().error("hal", "Written beside a buffer of " + std::to_string(buffer.bytes) +
+                                     " bytes on '" + name_ + "': " + damage + ". The buffer was made by " +
+                                     buffer.guard->made.text() + ".");
 }
 
 // Memory of the caller's as a buffer; where a policy says so a copy, which stands for it as long as nothing
@@ -207,7 +258,33 @@ Result<std::optional<std::string>> Device::copy_reason(const belay_bind_req& req
 void Device::free(Buffer* buffer) {
   hal->ledger().remove(buffer, index_);
   Slots<Buffer>::retire(buffer);
+  bury(buffer);
+  retired_.sweep();
+}
+
+Status Device::free_after(Buffer* buffer, std::span<const belay_event> events) {
+  std::vector<belay_event> uses;
+  merge_events(uses, events);
+  std::erase_if(uses, [&](const belay_event& use) { return hal->reached(use); });
+  if (uses.empty()) {
+    free(buffer);
+    return {};
+  }
+  Retired::List entry = Retired::entry(buffer, uses);
+  if (buffer->place && !buffer->guard) {  // zones are looked at before anyone else has the memory
+    allocator_.release(*buffer->place, uses);
+    buffer->place.reset();
+  }
+  hal->ledger().remove(buffer, index_);
+  Slots<Buffer>::retire(buffer);
+  retired_.add(std::move(entry));
+  return {};
+}
+
+void Device::bury(Buffer* buffer) {
+  check_guard(*buffer);
   vt().free(this, buffer);
+  if (buffer->guard && buffer->guard->whole) vt().free(this, &*buffer->guard->whole);
   give_room(buffer->charged);
   live_buffers_.fetch_sub(1, std::memory_order_relaxed);
   const std::optional<Place> place = buffer->place;
@@ -357,8 +434,9 @@ Result<Stream*> Device::make_stream(const belay_hal_stream_req& req) {
 
 void Device::end_stream(Stream* stream) {
   const uint64_t timeline = stream->timeline(), last = stream->last_value();
-  // Those who wait for it by an event are let go first: the work they wait for runs on.
   stream->flush();
+  // Memory that its work uses counts as free once its timeline is gone.
+  if (!hal->reached({timeline, last})) hal->release(stream->synchronize(last, BELAY_FOREVER));
   hal->timelines().remove(timeline);
   const belay_status left = stream->query(last);
   Slots<Stream>::retire(stream);

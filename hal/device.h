@@ -9,6 +9,7 @@
 #include "hal/buffer.h"
 #include "hal/package.h"
 #include "hal/program.h"
+#include "hal/retired.h"
 #include "hal/slots.h"
 #include "hal/stream.h"
 
@@ -39,22 +40,31 @@ class Device : public Object {
   const std::string& name() const { return name_; }
   uint32_t index() const { return index_; }
   const belay_device_info& info() const { return info_; }
+  bool subdivides() const { return info_.hdr.flags & BELAY_DEVICE_SUBDIVIDES; }
   bool host_visible() const { return info_.hdr.flags & BELAY_DEVICE_HOST_VISIBLE; }
   // NULL: the driver has no programs.
   const belay_driver_program_vt* programs() const { return programs_; }
   Mirrors& mirrors() { return mirrors_; }
   Allocator& allocator() { return allocator_; }
+  Retired& retired() { return retired_; }
   uint64_t alignment(uint64_t heap) const { return std::max<uint64_t>(heaps_[heap].alignment, 1); }
   // Counts bytes against the limit. RESOURCE_EXHAUSTED begins with `what`.
   Status take_room(const std::string& what, uint64_t bytes);
   void give_room(uint64_t bytes) { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
 
-  // `owner` is named in messages about memory: a plugin's id, or empty for the application.
-  Result<Buffer*> alloc(const belay_alloc_req& req, std::string_view owner);
   // Why host memory must be copied to be used here, as what follows "because"; nothing: it can be used where it
   // lies.
   Result<std::optional<std::string>> copy_reason(const belay_bind_req& req);
+  // `owner` is named in messages about memory: a plugin's id, or empty for the application. `first`: the
+  // stream that the buffer is used on first; without one it may be used at once.
+  Result<Buffer*> alloc(const belay_alloc_req& req, std::string_view owner, Stream* first = nullptr);
   void free(Buffer* buffer);
+  // Its handle ends now, its memory when the events are reached.
+  Status free_after(Buffer* buffer, std::span<const belay_event> events);
+  // Gives the driver's part of a buffer back: no handle leads to it and nothing uses it.
+  void bury(Buffer* buffer);
+  // Buffers with [memory] checked that something was written beside.
+  uint64_t damaged() const { return damaged_.load(std::memory_order_relaxed); }
   // Addresses without memory, and memory behind a part of them.
   Result<Buffer*> reserve(const belay_alloc_req& req, std::string_view owner);
   Status map(Buffer& buffer, uint64_t offset, uint64_t bytes);
@@ -89,6 +99,10 @@ class Device : public Object {
     uint64_t counted = 0, charged = 0;  // as in Buffer
     bool lent = false;                  // by the caller
   };
+  Result<Buffer*> alloc_own(const belay_alloc_req& req, std::string_view owner, Stream* first);
+  Status make_whole(const belay_alloc_req& req, Guard& guard);
+  void check_guard(Buffer& buffer);
+  bool make_room(uint64_t bytes);
   // A buffer that the driver's slot makes, called `make(&created)`.
   template <class Make>
   Result<Buffer*> make_buffer(const belay_alloc_req& req, std::string_view owner, const Bytes& bytes,
@@ -106,7 +120,8 @@ class Device : public Object {
   const belay_driver_native_model_vt* packages_ = nullptr;
   Mirrors mirrors_;
   Allocator allocator_{*this};
-  std::atomic<uint64_t> in_use_{0}, peak_{0}, allocations_{0};
+  Retired retired_{*this};
+  std::atomic<uint64_t> in_use_{0}, peak_{0}, allocations_{0}, damaged_{0};
   std::atomic<uint64_t> live_buffers_{0}, live_streams_{0}, live_programs_{0}, live_packages_{0};
 };
 

@@ -101,6 +101,7 @@ void DeviceManager::close_all() {
     Device* device = std::exchange(entries_[i].device, nullptr);
     if (!device) continue;
     device->mirrors().close(*device);
+    device->retired().close();
     device->allocator().close();
     Slots<Device>::retire(device);
     device->vt().destroy(device);

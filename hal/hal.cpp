@@ -1,8 +1,10 @@
 #include "hal/hal.h"
 
 #include <cstdlib>
+#include <map>
 #include <new>
 #include <random>
+#include <tuple>
 
 namespace belay::hal {
 namespace {
@@ -78,15 +80,41 @@ Hal::~Hal() {
       left("program", program.device());
       program.device().end_program(&program);
     });
-    buffers_.each([&](Buffer& buffer) {
-      host_.log().warning("hal", "A buffer of " + print_bytes(buffer.bytes) + " on '" +
-                                     buffer.device->name() +
-                                     "' was not destroyed before its runtime; it is freed now.");
-      buffer.device->free(&buffer);
-    });
+    report_leaks();
+    buffers_.each([&](Buffer& buffer) { buffer.device->free(&buffer); });
     devices_.close_all();
   }
   unmap(alive_, 4096);
+}
+
+bool Hal::reached(const belay_event& event) {
+  const Timelines::Pin stream(timelines_, event.timeline);
+  if (!stream) return true;
+  const belay_status status = stream->query(event.value);
+  if (status == BELAY_OK) return true;
+  release(status);  // a failure has ended too
+  return BELAY_STATUS_CODE(status) != BELAY_UNAVAILABLE;
+}
+
+// One line for the buffers of one owner, size and call site.
+void Hal::report_leaks() {
+  std::map<std::tuple<std::string, std::string, CallSite>, std::pair<uint64_t, uint64_t>> leaks;
+  buffers_.each([&](Buffer& buffer) {
+    auto& [count, bytes] =
+        leaks[{buffer.device->name(), ledger_.owner(buffer), buffer.guard ? buffer.guard->made : CallSite()}];
+    ++count, bytes += buffer.bytes;
+  });
+  for (const auto& [where, sum] : leaks) {
+    const auto& [device, owner, site] = where;
+    const auto& [count, bytes] = sum;
+    const bool one = count == 1;
+    std::string made = site.text();
+    host_.log().warning("hal", (one ? "A buffer" : std::to_string(count) + " buffers") + " of " +
+                                   print_bytes(bytes) + (one ? "" : " together") + " on '" + device +
+                                   "' of owner '" + owner + (one ? "' was" : "' were") +
+                                   " not destroyed before the runtime; " + (one ? "it is" : "they are") +
+                                   " freed now." + (made.empty() ? "" : " Made by " + made + "."));
+  }
 }
 
 belay_status Hal::pass(belay_status raw, const Object& object, const char* slot) {

@@ -27,6 +27,7 @@ enum class QueueFull : uint8_t {
 struct HalOptions {
   QueueFull queue_full = QueueFull::kHelp;
   uint64_t memory_limit = 0;  // bytes of each device; 0: what the driver says
+  bool checked = false;       // buffers have guard zones and remember where they were made
 };
 
 // Made before the host starts, so that plugins find its table; devices and policies are there after attach().
@@ -47,6 +48,8 @@ class Hal {
   Planner& planner() { return planner_; }
   Policies& policies() { return policies_; }
   Timelines& timelines() { return timelines_; }
+  // Whether the work up to an event has ended; true too where its stream has.
+  bool reached(const belay_event& event);
   Ledger& ledger() { return ledger_; }
   Slots<Buffer>& buffers() { return buffers_; }
   Slots<Stream>& streams() { return streams_; }
@@ -83,6 +86,8 @@ class Hal {
   Status bad_handle(belay_obj* handle, uint32_t kind, const char* call, const char* name) const;
 
  private:
+  void report_leaks();
+
   core::Host& host_;
   const HalOptions options_;
   uint64_t* const alive_;  // a word that a forked child finds zero

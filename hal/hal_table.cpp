@@ -178,6 +178,7 @@ belay_status memory_info(const belay_host* host, belay_obj* handle, belay_hal_me
     inout->allocations = device.allocations();
     inout->limit = device.hal->options().memory_limit;
     if (inout->usage.write) write(inout->usage, device.usage());
+    inout->damaged = device.damaged();
     return belay_status(BELAY_OK);
   });
 }
@@ -185,13 +186,22 @@ belay_status memory_info(const belay_host* host, belay_obj* handle, belay_hal_me
 // ---- buffers
 // ---------------------------------------------------------------------------------------------------------
 
+std::string_view owner_of(const belay_host* host) {
+  return host ? core::plugin_of(host) : std::string_view();
+}
+
+// A request of a caller that may know fewer fields.
+belay_alloc_req own(const belay_alloc_req& req) {
+  belay_alloc_req whole{};
+  std::memcpy(&whole, &req, std::min<size_t>(req.hdr.struct_size, sizeof whole));
+  return whole;
+}
+
 belay_status buffer_create(const belay_host* host, belay_obj* handle, const belay_alloc_req* req,
                            belay_obj** out) {
   return with<Device>(host, handle, "buffer_create", "device", [&](Device& device) {
-    if (!sized(req)) return device.hal->make(bad_size("buffer_create", req, "the request"));
-    if (!out) return device.hal->make(null_argument("buffer_create", "out"));
-    return created(*device.hal, host, device.alloc(*req, host ? core::plugin_of(host) : std::string_view()),
-                   out);
+    if (!req || !out) return device.hal->make(null_argument("buffer_create", req ? "out" : "the request"));
+    return created(*device.hal, host, device.alloc(own(*req), owner_of(host)), out);
   });
 }
 
@@ -218,10 +228,8 @@ void buffer_destroy(const belay_host* host, belay_obj* handle) {
 
 belay_status reserve(const belay_host* host, belay_obj* handle, const belay_alloc_req* req, belay_obj** out) {
   return with<Device>(host, handle, "reserve", "device", [&](Device& device) {
-    if (!sized(req)) return device.hal->make(bad_size("reserve", req, "the request"));
-    if (!out) return device.hal->make(null_argument("reserve", "out"));
-    return created(*device.hal, host, device.reserve(*req, host ? core::plugin_of(host) : std::string_view()),
-                   out);
+    if (!req || !out) return device.hal->make(null_argument("reserve", req ? "out" : "the request"));
+    return created(*device.hal, host, device.reserve(own(*req), owner_of(host)), out);
   });
 }
 
@@ -467,6 +475,41 @@ void package_destroy(const belay_host* host, belay_obj* handle) {
                [](Package& package) { package.device().end_package(&package); });
 }
 
+// ---- memory in the order of streams
+// --------------------------------------------------------------------------------------
+
+belay_status buffer_create_on(const belay_host* host, belay_obj* handle, const belay_alloc_req* req,
+                              belay_obj** out) {
+  return on_stream(host, handle, "buffer_create_on", [&](Stream& stream) {
+    if (!req || !out) return stream.hal->make(null_argument("buffer_create_on", req ? "out" : "the request"));
+    if (stream.capturing())
+      return stream.hal->make(
+          {Code::kFailedPrecondition,
+           "buffer_create_on: the stream of '" + stream.device().name() +
+               "' is capturing, and memory of a recording is that of every launch; make the "
+               "buffer with buffer_create and keep it as long as the program."});
+    return created(*stream.hal, host, stream.device().alloc(own(*req), owner_of(host), &stream), out);
+  });
+}
+
+belay_status buffer_destroy_after(const belay_host* host, belay_obj* handle, const belay_event* uses,
+                                  uint64_t count) {
+  for (uint64_t i = 0; uses && i < count; ++i)
+    if (const belay_status bad = on_event(
+            host, uses[i], "buffer_destroy_after", [](Stream&) { return BELAY_OK; }, reached);
+        bad != BELAY_OK)
+      return bad;
+  return with<Buffer>(host, handle, "buffer_destroy_after", "buffer", [&](Buffer& buffer) {
+    Hal* const hal = buffer.hal;
+    if (count && !uses) return hal->make(null_argument("buffer_destroy_after", "uses"));
+    const bool held = buffer.held;
+    Status status = buffer.device->free_after(&buffer, std::span(uses, count));
+    if (!status.ok()) return hal->make(status);
+    if (held) hal->let_go();
+    return belay_status(BELAY_OK);
+  });
+}
+
 // ---- policies
 // --------------------------------------------------------------------------------------------------------
 
@@ -537,7 +580,9 @@ constexpr belay_hal_vt kTable{.hdr = {sizeof(belay_hal_vt), 0, nullptr},
                               .package_launch = package_launch,
                               .package_destroy = package_destroy,
                               .bind = bind,
-                              .tensor_copy = tensor_copy};
+                              .tensor_copy = tensor_copy,
+                              .buffer_create_on = buffer_create_on,
+                              .buffer_destroy_after = buffer_destroy_after};
 
 }  // namespace
 

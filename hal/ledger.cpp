@@ -42,6 +42,11 @@ void Ledger::change(Buffer* buffer, int64_t bytes) {
   usage.peak_bytes = std::max(usage.peak_bytes, usage.bytes);
 }
 
+std::string Ledger::owner(const Buffer& buffer) const {
+  std::lock_guard lock(mutex_);
+  return usage_[buffer.owner].owner;
+}
+
 std::vector<Ledger::Usage> Ledger::usage(uint32_t device) const {
   std::lock_guard lock(mutex_);
   std::vector<Usage> found;

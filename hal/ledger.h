@@ -30,6 +30,7 @@ class Ledger {
 
   // The buffer that holds the byte at `address`: of those that overlap there, one that owns its memory.
   AddressMap::Found find(const void* address) const noexcept { return addresses_.find(address); }
+  std::string owner(const Buffer& buffer) const;
   // One entry for each owner on each device, of `device` only unless it is UINT32_MAX.
   std::vector<Usage> usage(uint32_t device = UINT32_MAX) const;
   // "12.0 MiB in 3 buffers (engine 8.0 MiB, application 4.0 MiB)".

@@ -71,6 +71,7 @@ Status Runtime::start(const RuntimeRequest& request) {
                        : full == "block" ? QueueFull::kBlock
                                          : QueueFull::kHelp;
   options.memory_limit = uint64_t(config.get("memory.limit").as_int());
+  options.checked = config.get("memory.checked").as_bool();
   copies_files_ = config.get("models.weights").as_string() == "copy";
   hal_ = std::make_unique<Hal>(*host_, options);
   host_->set_user(hal_.get());
@@ -120,11 +121,12 @@ Status Runtime::listen() {
   for (const NamedObject& object : diagnostics_) {
     const auto& table = *static_cast<const belay_diagnostics_vt*>(object.object->table);
     if (!BELAY_HAS(&table, belay_diagnostics_vt, on_records)) continue;
-    BELAY_ASSIGN(const uint64_t id,
-                 core::services_of(core::table_of(&host_->table()))
-                     .trace.listen([&table, object = object.object](std::span<const belay_trace_record> records) {
-                       table.on_records(object, records.data(), records.size());
-                     }));
+    BELAY_ASSIGN(
+        const uint64_t id,
+        core::services_of(core::table_of(&host_->table()))
+            .trace.listen([&table, object = object.object](std::span<const belay_trace_record> records) {
+              table.on_records(object, records.data(), records.size());
+            }));
     listeners_.push_back(id);
   }
   return {};
@@ -176,9 +178,10 @@ Result<std::vector<NamedObject>> Runtime::drivers() {
     }
   }
   if (found.empty())
-    return Status(Code::kNotFound,
-                  "No driver is configured; name a device under [runtime] device, such as \"cpu:0\", or give a "
-                  "complete configuration before the one that changes it.");
+    return Status(
+        Code::kNotFound,
+        "No driver is configured; name a device under [runtime] device, such as \"cpu:0\", or give a "
+        "complete configuration before the one that changes it.");
   return found;
 }
 

@@ -65,6 +65,25 @@ struct Bump {
   }
 };
 
+// A stream whose work ends when the test says so.
+struct Slow {
+  std::atomic<uint64_t> queued{0}, reached{0};
+  void install(NiceStream& mock) {
+    ON_CALL(mock, launch).WillByDefault([this](const belay_launch_req&) -> Result<uint64_t> {
+      return ++queued;
+    });
+    ON_CALL(mock, wait).WillByDefault([this](belay_event) -> Status { return ++queued, Status(); });
+    ON_CALL(mock, last_value).WillByDefault([this] { return queued.load(); });
+    ON_CALL(mock, query).WillByDefault([this](uint64_t value) {
+      return value <= reached ? Status() : Status(Code::kUnavailable, "");
+    });
+    ON_CALL(mock, synchronize).WillByDefault([this](uint64_t value, uint64_t) {
+      reached = std::max(reached.load(), value);
+      return Status();
+    });
+  }
+};
+
 class AllocatorTest : public HalTest {
  protected:
   ~AllocatorTest() override { hal_.reset(); }
@@ -103,8 +122,8 @@ TEST_F(AllocatorTest, BuffersLieWhereThePolicySays) {
   NicePolicy& policy = add_policy("pool");
   bump_.install(policy);
   begin();
-  EXPECT_CALL(on, alloc(::testing::Field(&belay_alloc_req::host, nullptr))).Times(1);  // one segment
-  EXPECT_CALL(on, alloc(::testing::Field(&belay_alloc_req::host, ::testing::NotNull()))).Times(2);
+  EXPECT_CALL(on, alloc(::testing::Field(&belay_alloc_req::within, nullptr))).Times(1);  // one segment
+  EXPECT_CALL(on, alloc(::testing::Field(&belay_alloc_req::within, ::testing::NotNull()))).Times(2);
   EXPECT_CALL(policy, segment_add(_, 1 << 20, _)).Times(1);
   belay_obj* one = buffer(device(), 100);
   belay_obj* two = buffer(device(), 200);
@@ -184,6 +203,228 @@ TEST_F(AllocatorTest, TheLimitCountsSegmentsAndEmptyOnesGoFirst) {
   EXPECT_EQ(memory().bytes, uint64_t(3) << 20);
   vt().buffer_destroy(host(), out);
 }
+
+// ---- in the order of streams
+// ---------------------------------------------------------------------------------------------
+
+class OrderedTest : public AllocatorTest {
+ protected:
+  void open(HalOptions options = {}, bool with_policy = true) {
+    device_ = &add_device("mock");
+    if (with_policy) bump_.install(*(policy_ = &add_policy("pool")));
+    begin(options);
+    // The mock that is asked for last is that of the stream made first.
+    second_mock_ = &next_stream(*device_), first_mock_ = &next_stream(*device_);
+    slow_first_.install(*first_mock_), slow_second_.install(*second_mock_);
+    first_ = stream(device()), second_ = stream(device());
+  }
+  belay_event work(belay_obj* on) {
+    auto req = request<belay_launch_req>();
+    req.kernel = &kNothing;
+    belay_event event{};
+    EXPECT_TRUE(take(vt().launch(host(), on, &req, &event)).ok());
+    return event;
+  }
+  Status destroy_after(belay_obj* buffer, std::vector<belay_event> uses) {
+    return take(vt().buffer_destroy_after(host(), buffer, uses.data(), uses.size()));
+  }
+  Status buffer_on(belay_obj* stream, uint64_t bytes, belay_obj** out) {
+    auto req = request<belay_alloc_req>();
+    req.bytes = bytes;
+    return take(vt().buffer_create_on(host(), stream, &req, out));
+  }
+
+  Slow slow_first_, slow_second_;
+  NiceDevice* device_ = nullptr;
+  NicePolicy* policy_ = nullptr;
+  NiceStream *first_mock_ = nullptr, *second_mock_ = nullptr;
+  belay_obj *first_ = nullptr, *second_ = nullptr;
+};
+
+TEST_F(OrderedTest, ThePolicyGetsTheEventsAndTheDriverItsBufferLater) {
+  open();
+  belay_obj* one = buffer(device(), 100);
+  const belay_event early = work(first_), late = work(first_), other = work(second_);
+  EXPECT_CALL(*policy_, release(_, ::testing::NotNull(), 2))
+      .WillOnce([&](uint64_t, const belay_event* uses, uint64_t) {
+        EXPECT_EQ(uses[0].timeline, late.timeline);
+        EXPECT_EQ(uses[0].value, late.value);  // the later one of a timeline
+        EXPECT_EQ(uses[1].value, other.value);
+        return Status();
+      });
+  ASSERT_TRUE(destroy_after(one, {early, late, other}).ok());
+  EXPECT_EQ(destroy_after(one, {early}).code(), Code::kNotFound);  // the handle has ended
+  EXPECT_EQ(memory().buffers, 1u);
+  slow_first_.reached = 2;
+  vt().buffer_destroy(host(), buffer(device(), 0));
+  EXPECT_EQ(memory().buffers, 1u);
+  slow_second_.reached = 1;
+  vt().buffer_destroy(host(), buffer(device(), 0));
+  EXPECT_EQ(memory().buffers, 0u);
+}
+
+TEST_F(OrderedTest, WorkThatHasEndedIsNoUse) {
+  open();
+  belay_obj* one = buffer(device(), 100);
+  const belay_event done = work(first_);
+  slow_first_.reached = 1;
+  EXPECT_CALL(*policy_, release(_, nullptr, 0)).Times(1);
+  ASSERT_TRUE(destroy_after(one, {done, {0, 7}}).ok());
+  EXPECT_EQ(memory().buffers, 0u);
+}
+
+TEST_F(OrderedTest, AStreamWaitsForWhoHadTheMemoryAndTheHostDoesToo) {
+  open();
+  const belay_event other = work(second_);
+  const auto with_wait = [&](const belay_place_req& req, belay_placed* out) {
+    EXPECT_EQ(req.progress->reached(req.progress->user, other), slow_second_.reached ? 1u : 0u);
+    EXPECT_EQ(req.progress->reached(req.progress->user, {other.timeline ^ uint64_t(1) << 40, 1}), 1u);  // there is none
+    const Status status = policy_->place(req, out);
+    if (status.ok()) out->waits[0] = other, out->wait_count = 1;
+    return status;
+  };
+  belay_obj* kept = buffer(device(), 64);  // its segment is there now
+  EXPECT_CALL(*policy_, place).WillRepeatedly(::testing::DoDefault());
+  EXPECT_CALL(*policy_, place).WillOnce(with_wait).RetiresOnSaturation();
+  EXPECT_CALL(*first_mock_, wait(_)).WillOnce([&](belay_event event) {
+    EXPECT_EQ(event.timeline, other.timeline);
+    return Status();
+  });
+  belay_obj* on_stream = nullptr;
+  ASSERT_TRUE(buffer_on(first_, 100, &on_stream).ok());
+  EXPECT_EQ(slow_second_.reached, 0u);  // nobody waited
+
+  EXPECT_CALL(*policy_, place).WillOnce(with_wait).RetiresOnSaturation();
+  belay_obj* on_host = buffer(device(), 100);
+  EXPECT_EQ(slow_second_.reached, 1u);
+  for (belay_obj* each : {kept, on_stream, on_host}) vt().buffer_destroy(host(), each);
+}
+
+TEST_F(OrderedTest, AWaitThatCannotBeQueuedGivesThePlaceBack) {
+  open();
+  const belay_event other = work(second_);
+  belay_obj* kept = buffer(device(), 64);
+  EXPECT_CALL(*policy_, place).WillRepeatedly(::testing::DoDefault());
+  EXPECT_CALL(*policy_, place)
+      .WillOnce([&](const belay_place_req& req, belay_placed* out) {
+        const Status status = policy_->place(req, out);
+        out->waits[0] = other, out->wait_count = 1;
+        return status;
+      })
+      .RetiresOnSaturation();
+  EXPECT_CALL(*first_mock_, wait(_)).WillOnce(Return(Status(Code::kDataLoss, "the device is lost")));
+  EXPECT_CALL(*policy_, release(_, ::testing::NotNull(), 1)).Times(1);
+  belay_obj* out = nullptr;
+  EXPECT_EQ(buffer_on(first_, 100, &out).code(), Code::kDataLoss);
+  EXPECT_EQ(memory().buffers, 1u);
+  EXPECT_CALL(*policy_, release(_, nullptr, 0)).Times(1);
+  vt().buffer_destroy(host(), kept);
+}
+
+TEST_F(OrderedTest, ASegmentWithUnfinishedWorkIsNotGivenBack) {
+  open({.memory_limit = 3 << 20});
+  belay_obj* one = buffer(device(), 2 << 20);
+  const belay_event event = work(first_);
+  ASSERT_TRUE(destroy_after(one, {event}).ok());
+  belay_obj* out = nullptr;
+  EXPECT_EQ(try_buffer(3 << 20, &out).code(), Code::kResourceExhausted);
+  slow_first_.reached = 1;
+  ASSERT_TRUE(try_buffer(3 << 20, &out).ok());
+  vt().buffer_destroy(host(), out);
+}
+
+TEST_F(OrderedTest, WithoutAPolicyTheDriversMemoryComesBackWhenItIsWanted) {
+  open({.memory_limit = 3 << 20}, false);
+  belay_obj* one = buffer(device(), 2 << 20);
+  ASSERT_TRUE(destroy_after(one, {work(first_)}).ok());
+  belay_obj* out = nullptr;
+  EXPECT_EQ(try_buffer(2 << 20, &out).code(), Code::kResourceExhausted);
+  slow_first_.reached = 1;
+  ASSERT_TRUE(try_buffer(2 << 20, &out).ok());
+  vt().buffer_destroy(host(), out);
+}
+
+TEST_F(OrderedTest, EventsThatAreNoneAreRefusedAndTheBufferStays) {
+  open();
+  belay_obj* one = buffer(device(), 100);
+  const belay_event event = work(first_);
+  EXPECT_EQ(destroy_after(one, {event, {event.timeline, 2}}).code(), Code::kOutOfRange);
+  EXPECT_EQ(destroy_after(one, {{event.timeline + 2, 1}}).code(), Code::kNotFound);
+  EXPECT_EQ(take(vt().buffer_destroy_after(host(), one, nullptr, 1)).code(), Code::kInvalidArgument);
+  EXPECT_EQ(memory().buffers, 1u);
+  vt().buffer_destroy(host(), one);
+}
+
+TEST_F(OrderedTest, ARecordingTakesNoMemoryOfItsOwn) {
+  open();
+  ASSERT_TRUE(take(vt().capture_begin(host(), first_)).ok());
+  belay_obj* out = nullptr;
+  const Status status = buffer_on(first_, 100, &out);
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("capturing"));
+}
+
+// ---- checked
+// -------------------------------------------------------------------------------------------------------------
+
+class CheckedTest : public AllocatorTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  void open() {
+    add_device("mock");
+    if (GetParam()) bump_.install(add_policy("pool"));
+    begin({.checked = true});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutAPolicy, CheckedTest, ::testing::Bool());
+
+TEST_P(CheckedTest, WritesBesideABufferAreFoundAndSayWhereItWasMade) {
+  open();
+  for (const auto& [at, text] : std::vector<std::pair<int64_t, std::string>>{
+           {100, "1 byte behind its end, the nearest 0 bytes behind it"},
+           {100 + 127, "the nearest 127 bytes behind it"},
+           {-1, "1 byte before its begin, the nearest 1 byte before it"},
+           {-128, "the nearest 128 bytes before it"}}) {
+    belay_obj* one = buffer(device(), 100);
+    char* const bytes = address(one);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes) % 64, 0u);
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(bytes[i], char(0xff));
+    const uint64_t before = memory().damaged;
+    std::memset(bytes, 0, 100);
+    bytes[at] = 0;
+    vt().buffer_destroy(host(), one);
+    EXPECT_EQ(memory().damaged, before + 1);
+    EXPECT_THAT(log(), Contains(AllOf(HasSubstr("Written beside a buffer of 100 bytes on 'mock:0': "), HasSubstr(text),
+                                      HasSubstr("test_hal"))));
+  }
+}
+
+TEST_P(CheckedTest, BuffersInOrderKeepTheirZonesAndBytes) {
+  open();
+  std::vector<belay_obj*> all;
+  for (uint64_t i = 0; i < 40; ++i) {
+    all.push_back(buffer(device(), 1 + i * 37));
+    std::memset(address(all.back()), int(i), 1 + i * 37);
+  }
+  for (uint64_t i = 0; i < 40; ++i)
+    for (uint64_t k = 0; k < 1 + i * 37; ++k) ASSERT_EQ(address(all[i])[k], char(i));
+  for (belay_obj* each : all) vt().buffer_destroy(host(), each);
+  EXPECT_EQ(memory().damaged, 0u);
+  EXPECT_EQ(memory().buffers, 0u);
+  EXPECT_EQ(memory().bytes, GetParam() ? uint64_t(1) << 20 : 0u);
+}
+
+TEST_P(CheckedTest, LeaksAreCountedByWhereTheyWereMade) {
+  open();
+  for (int i = 0; i < 3; ++i) buffer(device(), 1000);
+  buffer(device(), 24);
+  hal_.reset();
+  EXPECT_THAT(log(), Contains(AllOf(HasSubstr("3 buffers of 2.9 KiB together on 'mock:0'"),
+                                    HasSubstr("owner 'application'"), HasSubstr("Made by "))));
+  EXPECT_THAT(log(), Contains(HasSubstr("A buffer of 24 B on 'mock:0'")));
+}
+
+// ---- lent memory
+// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(AllocatorTest, HostMemoryIsLentWhereThePolicyShares) {
   add_device("mock");

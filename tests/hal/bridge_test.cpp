@@ -136,7 +136,8 @@ TEST_F(BridgeTest, ADriverWithoutTimelinesOfTheHostMakesTheCallerWait) {
   EXPECT_CALL(*there_mock_, query).WillRepeatedly(Return(Status(Code::kUnavailable, "")));
   EXPECT_CALL(*there_mock_, synchronize(event.value, BELAY_FOREVER))
       .WillOnce(Return(Status()))
-      .WillOnce(Return(Status(Code::kDataLoss, "Node 'conv1' failed.")));
+      .WillOnce(Return(Status(Code::kDataLoss, "Node 'conv1' failed.")))
+      .WillRepeatedly(Return(Status()));  // when the stream is destroyed
   EXPECT_TRUE(take(vt().wait(host(), here_, event)).ok());
   const Status failed = take(vt().wait(host(), here_, event));
   EXPECT_EQ(failed.code(), Code::kDataLoss);

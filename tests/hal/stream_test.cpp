@@ -183,7 +183,9 @@ TEST_F(StreamTest, AStepOfTheStreamItselfGetsQueueFullInsteadOfADeadlock) {
   NiceStream& mock = open();
   EXPECT_CALL(mock, last_value).WillRepeatedly(Return(10));
   EXPECT_CALL(mock, launch).WillOnce(Return(Status(Code::kQueueFull, "full")));
-  EXPECT_CALL(mock, synchronize).WillOnce(Return(Status(Code::kFailedPrecondition, "would wait for itself")));
+  EXPECT_CALL(mock, synchronize)
+      .WillOnce(Return(Status(Code::kFailedPrecondition, "would wait for itself")))
+      .WillRepeatedly(Return(Status()));  // when the stream is destroyed
   EXPECT_CALL(mock, query).WillRepeatedly(Return(Status(Code::kUnavailable, "")));
   EXPECT_EQ(launch().code(), Code::kQueueFull);
 }

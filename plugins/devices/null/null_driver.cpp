@@ -24,7 +24,7 @@ struct Driver {
   }
   void describe(uint64_t index, belay_device_info* inout) const {
     belay_device_info info{};
-    info.hdr = {inout->hdr.struct_size, BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST, nullptr};
+    info.hdr = {inout->hdr.struct_size, BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES, nullptr};
     info.driver = belay::literal("null"), info.name = belay::literal("no device"),
     info.arch = belay::literal("null");
     info.features = belay::literal("");
@@ -48,8 +48,9 @@ struct Device {
       return {Code::kInvalidArgument, "Alignment " + std::to_string(align) + " is no power of two."};
     auto buffer = std::make_unique<Buffer>();
     buffer->bytes = req.bytes;
-    if (req.host) {
-      buffer->data = static_cast<char*>(req.host), buffer->borrowed = true;
+    if (req.host || req.within) {
+      buffer->data = req.within ? belay::self<Buffer>(req.within).data + req.within_offset : static_cast<char*>(req.host);
+      buffer->borrowed = true;
     } else {
       const uint64_t before = used.fetch_add(req.bytes);
       void* block = nullptr;

@@ -380,7 +380,7 @@ constexpr belay_stream_vt kStream{{sizeof(belay_stream_vt), 0, nullptr},
 Device& device_of(belay_obj* object) { return belay::self<Device>(object); }
 
 void describe(belay_device_info* info) {
-  info->hdr.flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST;
+  info->hdr.flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES;
   info->driver = belay::literal("reference");
   info->name = belay::literal("plain loops");
   info->arch = belay::literal("reference");
@@ -412,7 +412,8 @@ belay_status alloc(belay_obj* object, const belay_alloc_req* req, belay_created*
   return belay::guard(device.host, [&]() -> Status {
     if (req->heap)
       return {Code::kInvalidArgument, "Heap " + std::to_string(req->heap) + "; the device has heap 0 only."};
-    auto buffer = std::make_unique<Buffer>(Buffer{static_cast<char*>(req->host), req->bytes, !req->host});
+    char* const given = req->within ? bytes_of(req->within) + req->within_offset : static_cast<char*>(req->host);
+    auto buffer = std::make_unique<Buffer>(Buffer{given, req->bytes, !given});
     if (buffer->owned) {
       const uint64_t align = std::max<uint64_t>(64, req->align);
       const uint64_t before = device.in_use.fetch_add(req->bytes);

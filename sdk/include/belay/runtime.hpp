@@ -72,6 +72,7 @@ class Owned {
     if (object_) (hal_.vt->*kDestroy)(hal_.host, object_);
   }
   belay_obj* get() const { return object_; }
+  belay_obj* release() { return std::exchange(object_, nullptr); }
   const Hal& hal() const { return hal_; }
 
  private:
@@ -140,6 +141,18 @@ class Buffer {
     return take(owned_.hal().vt->unmap(owned_.hal().host, get(), offset, bytes));
   }
   uint64_t granularity() const { return info_.granularity; }  // 0: not reserved
+  // Ends the handle while queued work still uses it; others get the memory when all events are reached. With
+  // an error nothing is changed.
+  Status destroy_after(std::initializer_list<Event> uses) {
+    if (!get()) return {};
+    std::vector<belay_event> raw;
+    for (const Event& use : uses) raw.push_back(use.raw());
+    const detail::Hal& hal = owned_.hal();
+    BELAY_TRY(take(hal.vt->buffer_destroy_after(hal.host, get(), raw.data(), raw.size())));
+    owned_.release();
+    info_ = {};
+    return {};
+  }
   // A tensor in it, from byte `offset` on.
   Tensor tensor(uint32_t dtype, std::vector<int64_t> dims, uint64_t offset = 0) const {
     return Tensor::in(get(), bytes(), offset, dtype, std::move(dims));
@@ -208,6 +221,16 @@ class Stream {
   belay_obj* get() const { return owned_.get(); }
   const detail::Hal& hal() const { return owned_.hal(); }
 
+  // Memory of its device for work of this stream first: the stream waits for what may still use it, not the
+  // caller.
+  Result<Buffer> alloc(uint64_t bytes, uint64_t align = 0, uint64_t heap = 0) const {
+    belay_alloc_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.bytes = bytes, req.align = align, req.heap = heap;
+    belay_obj* buffer = nullptr;
+    BELAY_TRY(take(vt().buffer_create_on(host(), get(), &req, &buffer)));
+    return Buffer(hal(), buffer);
+  }
   Result<Event> copy(const Buffer& to, uint64_t to_offset, const Buffer& from, uint64_t from_offset,
                      uint64_t bytes) {
     belay_copy_req req = request<belay_copy_req>();

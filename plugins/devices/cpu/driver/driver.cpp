@@ -61,7 +61,8 @@ class Driver {
   }
 
   void info(uint64_t index, belay_device_info* inout) const {
-    fill_info({.hdr = {sizeof(belay_device_info), BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST, nullptr},
+    fill_info({.hdr = {sizeof(belay_device_info),
+                       BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES, nullptr},
                .driver = literal("cpu"),
                .name = to_str(cpu_.name),
                .arch = to_str(cpu_.arch),

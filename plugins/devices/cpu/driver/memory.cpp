@@ -67,6 +67,10 @@ Result<Buffer*> Memory::alloc(const belay_alloc_req& req) {
   BELAY_TRY(check(req));
   auto buffer = std::make_unique<Buffer>();
   buffer->bytes = req.bytes;
+  if (req.within) {
+    buffer->data = static_cast<Buffer*>(req.within->impl)->data + req.within_offset;
+    return buffer.release();
+  }
   if (req.host) {
     const auto address = reinterpret_cast<uintptr_t>(req.host);
     if (req.align && address % req.align != 0)

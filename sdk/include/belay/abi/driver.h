@@ -44,6 +44,7 @@ typedef struct belay_heap_info { /* the slot fills */
 
 #define BELAY_DEVICE_HOST_VISIBLE 1u /* kernels' argument words are host addresses; buffers can be mapped */
 #define BELAY_DEVICE_BINDS_HOST 2u   /* host memory can be used as a buffer without a copy (belay_alloc_req.host) */
+#define BELAY_DEVICE_SUBDIVIDES 4u   /* a buffer can be a part of another one (belay_alloc_req.within) */
 
 typedef struct belay_device_info { /* the slot fills; strings live as long as the device (or driver) */
   belay_hdr hdr;      /* flags: BELAY_DEVICE_... */
@@ -66,6 +67,10 @@ typedef struct belay_alloc_req {
   void* host;       /* not NULL: no new memory, use this host range (needs BELAY_DEVICE_BINDS_HOST); the caller keeps it
                      * alive and in place until the buffer is freed */
   uint64_t access;  /* BELAY_ACCESS_... of kernels; 0: both */
+  /* Not NULL: no new memory, the bytes from `within_offset` on of this buffer of the device (needs
+   * BELAY_DEVICE_SUBDIVIDES), which is freed later. Set by the host alone. */
+  belay_obj* within;
+  uint64_t within_offset;
 } belay_alloc_req;
 
 typedef struct belay_stream_req {

@@ -45,6 +45,7 @@ typedef struct belay_hal_memory_info { /* of one device; the slot fills */
   uint64_t allocations;       /* since the device was opened */
   uint64_t limit;             /* [memory] limit; 0: none */
   belay_sink usage;           /* set by the caller: who has what, for people; may be empty */
+  uint64_t damaged;           /* with [memory] checked: destroyed buffers beside which something was written */
 } belay_hal_memory_info;
 
 /* Slots that queue fill *out (may be NULL) with the operation's event. A failed operation is seen by whoever waits for
@@ -163,6 +164,17 @@ typedef struct belay_hal_vt {
    * own strides and any alignment. */
   belay_status (*tensor_copy)(const belay_host*, belay_obj* stream, const belay_tensor* to, const belay_tensor* from,
                               belay_event* out) BELAY_NOEXCEPT;
+  /* ---- memory in the order of streams ----
+   * As buffer_create, for a buffer that operations of `stream` use first: where its memory may still be used by what was
+   * queued elsewhere the stream waits for that, not the caller. Other streams wait for an event of this one first, as for
+   * any data. Errors: those of buffer_create and of the stream; FAILED_PRECONDITION (it is capturing). */
+  belay_status (*buffer_create_on)(const belay_host*, belay_obj* stream, const belay_alloc_req*, belay_obj** out)
+      BELAY_NOEXCEPT;
+  /* As buffer_destroy, while queued work still uses it: the handle ends now, nobody waits, and others get the memory when
+   * all events are reached, on the stream of the only one at once. An event is of any stream of this host; of timeline 0
+   * is none. With an error nothing is changed. Errors: those of query, RESOURCE_EXHAUSTED. */
+  belay_status (*buffer_destroy_after)(const belay_host*, belay_obj* buffer, const belay_event* uses, uint64_t count)
+      BELAY_NOEXCEPT;
 } belay_hal_vt;
 
 #ifdef __cplusplus

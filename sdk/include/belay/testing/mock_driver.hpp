@@ -67,7 +67,7 @@ class MockDriver {
 inline Status plain_device_info(belay_device_info* info, uint64_t index = 0) {
   const belay_hdr hdr = info->hdr;
   *info = {};
-  info->hdr = {hdr.struct_size, BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST, nullptr};
+  info->hdr = {hdr.struct_size, BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES, nullptr};
   info->driver = to_str("mock");
   info->name = to_str("mock device");
   info->arch = to_str("mock");
@@ -91,6 +91,7 @@ inline MockDevice::MockDevice(const belay_host* host) : host(host) {
   // A buffer's impl is its memory; memory of the host is not owned, which the lowest bit tells.
   ON_CALL(*this, alloc).WillByDefault([](const belay_alloc_req& req) -> Result<void*> {
     if (req.host) return static_cast<void*>(static_cast<char*>(req.host) + 1);
+    if (req.within) return static_cast<void*>(static_cast<char*>(req.within->impl) + req.within_offset + 1);
     return std::aligned_alloc(64, (req.bytes + 127) / 64 * 64);
   });
   ON_CALL(*this, granularity).WillByDefault(::testing::Return(4096));
