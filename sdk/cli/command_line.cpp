@@ -467,8 +467,8 @@ class CommandLine {
   }
 
   void add_memory() {
-    App* memory = group("memory", "Plan memory",
-                        "  belay memory plan problem.csv --svg plan.svg");
+    App* memory = group("memory", "Plan memory, replay allocations",
+                        "  belay memory plan problem.csv --svg plan.svg\n  belay memory replay trace.csv");
     App* plan = verb(memory, "plan", "Place buffers with known lifetimes in as little memory as possible",
                      "  belay memory plan problem.csv\n"
                      "  belay memory plan problem.csv.gz --capacity 1048576 --budget-ms 200 --json\n"
@@ -490,6 +490,37 @@ class CommandLine {
     does(plan, [this] {
       required(memory_plan_.file, "file", "memory plan");
       return memory_plan(memory_plan_, output_);
+    });
+    MemoryReplayOptions& replay = memory_replay_;
+    App* app = verb(memory, "replay", "Replay a program's allocations with a memory policy",
+                    "  belay memory replay trace.csv.gz\n"
+                    "  belay memory replay trace.csv --min-capacity --json\n"
+                    "  belay memory replay trace.csv --lag never --set plugin.pool.config.cross_stream=grow\n"
+                    "  belay memory replay trace.csv --snapshot full.json --svg full.svg");
+    app->add_option("file", replay.file,
+                    "CSV, also compressed by gzip, with the columns op,id,size,stream in the program's order: a "
+                    "allocates, u uses on another stream too, f frees")
+        ->type_name("FILE");
+    app->add_option("--policy", replay.policy, "The memory policy (pool)")->type_name("NAME");
+    CLI::Option* capacity = app->add_option("--capacity", replay.capacity,
+                                            "Bytes that may be reserved; exit code 1 where they do not do (any number)")
+                                ->type_name("N")
+                                ->check(count_to(UINT64_MAX, 0));
+    app->add_flag("--min-capacity", replay.min_capacity, "Look for the smallest single reservation that does")
+        ->excludes(capacity);
+    app->add_option("--lag", replay.lag,
+                    "Rows after which an event of a stream is reached (0: at once); never: only when it is waited for")
+        ->type_name("N");
+    app->add_option("--threads", replay.threads, "Threads that do the trace at a time, all with one policy (1)")
+        ->type_name("N")
+        ->check(count_to(64));
+    app->add_option("--runs", replay.runs, "The time is the median of so many (5)")->type_name("N")->check(count_to(1000));
+    app->add_option("--snapshot", replay.snapshot, "Writes what is where when most is live, as JSON")->type_name("FILE");
+    app->add_option("--svg", replay.svg, "Draws the same")->type_name("FILE");
+    add_common(app, replay.common);
+    does(app, [this] {
+      required(memory_replay_.file, "file", "memory replay");
+      return memory_replay(memory_replay_, output_);
     });
   }
 
@@ -609,6 +640,7 @@ class CommandLine {
   CompareOptions compare_;
   InspectOptions inspect_;
   MemoryPlanOptions memory_plan_;
+  MemoryReplayOptions memory_replay_;
   ConformanceOptions conformance_;
   Common common_;     // of the verbs that have no options of their own
   std::string word_;  // the one word of a verb

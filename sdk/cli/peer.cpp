@@ -233,7 +233,7 @@ class OnnxRuntimeSide : public Side {
   void* allocator_ = nullptr;  // the library's own
 };
 
-std::vector<std::string> names_of(const std::vector<IoInfo>& infos) {
+std::vector<std::string> io_names_of(const std::vector<IoInfo>& infos) {
   std::vector<std::string> names;
   for (const IoInfo& info : infos) names.push_back(info.name);
   return names;
@@ -270,7 +270,7 @@ std::unique_ptr<Side> onnxruntime_side(const std::string& path, const std::strin
                   base ? "The peer's library is ONNX Runtime " + version + "; want 1.12 or a later 1.x."
                        : "The peer's library has no function OrtGetApiBase, so it is no ONNX Runtime.",
                   ""};
-  auto side = std::make_unique<OnnxRuntimeSide>(table, version, model, names_of(inputs), names_of(outputs));
+  auto side = std::make_unique<OnnxRuntimeSide>(table, version, model, io_names_of(inputs), io_names_of(outputs));
   if (Status status = side->start(); !status.ok()) fail(Stage::kDevice, status);
   return side;
 }

@@ -59,6 +59,19 @@ struct MemoryPlanOptions {
 };
 Exit memory_plan(const MemoryPlanOptions& options, Output& output);
 
+struct MemoryReplayOptions {
+  Common common;
+  std::string file;  // the trace: CSV, or CSV compressed by gzip
+  std::string policy = "pool";
+  std::optional<uint64_t> capacity;  // bytes
+  bool min_capacity = false;         // instead: look for the smallest that does
+  std::string lag = "0";             // rows, or "never"
+  uint64_t threads = 1;              // each of which does the whole trace
+  uint64_t runs = 5;
+  std::string snapshot, svg;  // files, or empty
+};
+Exit memory_replay(const MemoryReplayOptions& options, Output& output);
+
 struct InspectOptions {
   Common common;
   std::string model;

@@ -181,6 +181,9 @@ const belay_hal_vt* belay_runtime_hal(belay_runtime* runtime, const belay_host**
   return &hal();
 }
 uint64_t belay_runtime_default_device(belay_runtime*) { return 0; }
+belay_status belay_runtime_policy(belay_runtime*, belay_str, const belay_memory_policy_vt**, belay_obj**) {
+  return BELAY_NOT_FOUND;
+}
 
 belay_status belay_model_load(belay_runtime*, const belay_model_req* req, belay_model** out) {
   std::ifstream file(to_string(req->path));

@@ -6,7 +6,8 @@
 namespace belay::pool {
 namespace {
 
-constexpr int kLooks = 16;  // at candidates of one class
+constexpr int kLooks = 16;   // at candidates of one class
+constexpr int kEvents = 4;   // that are asked for in each place
 
 }  // namespace
 
@@ -48,6 +49,7 @@ void Arena::link(uint32_t n) noexcept {
   x.left = kNone;
   x.right = head;
   all.head[c] = n;
+  if (x.colour != kClean) put_last(n);
   if (head != kNone) {
     nodes_[head].left = n;
   } else {
@@ -58,6 +60,7 @@ void Arena::link(uint32_t n) noexcept {
 
 void Arena::unlink(uint32_t n) noexcept {
   const Node& x = nodes_[n];
+  if (x.colour != kClean) take_out(n);
   if (x.right != kNone) nodes_[x.right].left = x.left;
   if (x.left != kNone) {
     nodes_[x.left].right = x.right;
@@ -67,6 +70,19 @@ void Arena::unlink(uint32_t n) noexcept {
   const uint32_t c = class_of(x.size);
   all.head[c] = x.right;
   if (x.right == kNone && !(all.bits[c / 64] &= ~(uint64_t{1} << c % 64))) all.words &= ~(1u << c / 64);
+}
+
+void Arena::put_last(uint32_t n) noexcept {
+  cold_[n].sooner = latest_;
+  cold_[n].later = kNone;
+  (latest_ == kNone ? soonest_ : cold_[latest_].later) = n;
+  latest_ = n;
+}
+
+void Arena::take_out(uint32_t n) noexcept {
+  const Cold& x = cold_[n];
+  (x.sooner == kNone ? soonest_ : cold_[x.sooner].later) = x.later;
+  (x.later == kNone ? latest_ : cold_[x.later].sooner) = x.sooner;
 }
 
 // ---- colours -----------------------------------------------------------------------------------------------------------
@@ -90,7 +106,6 @@ uint8_t Arena::make_lane(uint64_t timeline) {
 }
 
 uint8_t Arena::colour_by(uint32_t n, const belay_event* uses, uint64_t count) {
-  coloured_ = true;
   if (count == 1) {
     if (uses->timeline == 0) return kClean;  // the host's own work is done when it releases
     if (const uint8_t lane = make_lane(uses->timeline); lane != kMixed) {
@@ -204,8 +219,8 @@ bool Arena::joins(const Node& a, const Node& b) const noexcept {
 
 // Lists a node that is in no list, with its neighbours.
 void Arena::merge(uint32_t n) noexcept {
-  const uint32_t high = nodes_[n].after;
-  if (listed(high) && joins(nodes_[n], nodes_[high])) {
+  // More than one only where a sweep made several clean.
+  for (uint32_t high; listed(high = nodes_[n].after) && joins(nodes_[n], nodes_[high]);) {
     unlink(high);
     Node &x = nodes_[n], &y = nodes_[high];
     if (y.colour != kClean) {
@@ -236,18 +251,37 @@ void Arena::merge(uint32_t n) noexcept {
 void Arena::sweep(const belay_progress* progress) noexcept {
   if (!progress) return;
   // First all of them, so that none joins a neighbour that is about to be clean as well.
-  for (uint32_t n = 0; n < nodes_.size(); ++n) {
-    if (nodes_[n].state != State::kListed || nodes_[n].colour == kClean || !is_clean_now(n, progress)) continue;
-    unlink(n);
-    nodes_[n].colour = kClean;
-    link(n);
+  uint32_t cleaned = kNone;  // by `first_use`, which clean ones have not
+  for (uint32_t n = soonest_; n != kNone;) {
+    const uint32_t next = cold_[n].later;
+    if (is_clean_now(n, progress)) {
+      unlink(n);
+      nodes_[n].colour = kClean;
+      link(n);
+      cold_[n].first_use = std::exchange(cleaned, n);
+    }
+    n = next;
   }
-  for (uint32_t n = 0; n < nodes_.size(); ++n) {
-    const Node& x = nodes_[n];
-    if (x.state != State::kListed || x.colour != kClean || !listed(x.before) || nodes_[x.before].colour != kClean)
-      continue;
+  for (uint32_t n = cleaned, next; n != kNone; n = next) {
+    next = std::exchange(cold_[n].first_use, kNone);
+    if (nodes_[n].state != State::kListed || nodes_[n].colour != kClean) continue;  // it has joined another
     unlink(n);
     merge(n);
+  }
+}
+
+// Asks for some of the events, the oldest first, so that what is reached is soon everyone's.
+void Arena::look_around(const belay_progress* progress) noexcept {
+  for (int looks = 0; progress && soonest_ != kNone && looks < kEvents; ++looks) {
+    const uint32_t n = soonest_;
+    if (is_clean_now(n, progress)) {
+      unlink(n);
+      nodes_[n].colour = kClean;
+      merge(n);
+    } else {
+      take_out(n);
+      put_last(n);
+    }
   }
 }
 
@@ -347,23 +381,14 @@ uint32_t Arena::take(const Request& req) {
   reserve_nodes(2);
   while (!large_.empty()) settle_next(large_, req.progress);
   for (int i = 0; i < 8 && resting_granules_ > rest_most_; ++i) settle_next(small_, req.progress);
-  if (req.progress && coloured_) {  // a look around for what is reached by now
-    for (int i = 0; i < 2; ++i) {
-      swept_ = swept_ + 1 < nodes_.size() ? swept_ + 1 : 0;
-      Node& x = nodes_[swept_];
-      if (x.state != State::kListed || x.colour == kClean || !is_clean_now(swept_, req.progress)) continue;
-      unlink(swept_);
-      x.colour = kClean;
-      merge(swept_);
-    }
-  }
+  look_around(req.progress);
   const uint8_t lane = lane_of(req.timeline);
   uint32_t n = fit_of(lane, req);
   if (n == kNone && resting_granules_) {
     settle_all(req.progress);
     n = fit_of(lane, req);
   }
-  if (n == kNone && req.progress && coloured_) {
+  if (n == kNone && req.progress && soonest_ != kNone) {
     sweep(req.progress);
     n = fit_of(lane, req);
   }

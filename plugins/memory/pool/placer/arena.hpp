@@ -109,6 +109,7 @@ class Arena {
     uint64_t owner;
     uint64_t value;      // of a lane: reached then it is clean
     uint32_t first_use;  // of kMixed
+    uint32_t sooner, later;  // listed and not clean: in the order in which to ask for their events
   };
   struct Use {
     belay_event event;
@@ -168,7 +169,10 @@ class Arena {
   void settle_all(const belay_progress* progress) noexcept;
   bool joins(const Node& a, const Node& b) const noexcept;
   void merge(uint32_t n) noexcept;
+  void put_last(uint32_t n) noexcept;
+  void take_out(uint32_t n) noexcept;
   void sweep(const belay_progress* progress) noexcept;
+  void look_around(const belay_progress* progress) noexcept;
   bool reached(uint8_t lane, uint64_t value, const belay_progress* progress) noexcept;
   bool is_clean_now(uint32_t n, const belay_progress* progress) noexcept;
   uint8_t lane_of(uint64_t timeline) const noexcept;
@@ -191,12 +195,11 @@ class Arena {
   uint64_t last_timeline_ = 0;  // of last_lane_
   uint8_t last_lane_ = kClean;
   uint32_t lane_count_ = 0;  // 1 ... are in use or have been
-  bool coloured_ = false;    // there has been a block that was not clean when it was released
   std::vector<Node> nodes_;
   std::vector<Cold> cold_;
   uint32_t spare_ = kNone;  // nodes that are nothing, by `right`
   uint32_t spares_ = 0;
-  uint32_t swept_ = 0;  // where a look for reached events goes on
+  uint32_t soonest_ = kNone, latest_ = kNone;  // of what is listed and not clean
   uint64_t resting_granules_ = 0;
   uint64_t rest_most_ = 0;  // granules
   Totals totals_;

@@ -1,0 +1,108 @@
+#include "alloc_trace.hpp"
+
+#include "csv.hpp"
+#include "failure.hpp"
+#include "text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_map>
+
+namespace belay::cli {
+namespace {
+
+constexpr uint32_t kMostRows = 1u << 28, kMostStreams = 65535;
+
+}  // namespace
+
+AllocTrace read_alloc_trace(const std::string& path) {
+  Lines lines(path);
+  std::string line;
+  const std::string name = "'" + printable(path) + "'";
+  if (!lines.next(line)) fail_input(name + " is empty; want the header op,id,size,stream.");
+  const std::vector<std::string_view> header = cells_of(line);
+  const auto column = [&](std::string_view wanted) {
+    const auto at = std::find(header.begin(), header.end(), wanted);
+    if (at == header.end())
+      fail_input("The header of " + name + " is '" + printable(line) + "'; it lacks the column '" +
+                     std::string(wanted) + "'.",
+                 "A trace has the columns op,id,size,stream.");
+    return size_t(at - header.begin());
+  };
+  const size_t op = column("op"), id = column("id"), size = column("size"), stream = column("stream");
+  const size_t columns = header.size();
+
+  struct Live {
+    uint64_t bytes;
+    uint32_t slot, stream;
+  };
+  AllocTrace out;
+  std::unordered_map<uint64_t, Live> live;
+  std::vector<uint32_t> spare;
+  uint64_t bytes = 0;
+  while (lines.next(line)) {
+    if (line.empty()) continue;
+    const std::vector<std::string_view> cells = cells_of(line);
+    const auto refuse = [&](const std::string& what) {
+      fail_input("Line " + std::to_string(lines.number()) + " of " + name + " " + what + ".");
+    };
+    if (cells.size() != columns)
+      refuse("has " + plural(cells.size(), "value") + ", want " + std::to_string(columns));
+    const auto number = [&](size_t at, const char* what, uint64_t most) {
+      uint64_t value = 0;
+      const auto [end, error] = std::from_chars(cells[at].begin(), cells[at].end(), value);
+      if (error != std::errc() || end != cells[at].end() || value > most)
+        refuse("has the " + std::string(what) + " '" + printable(cells[at]) + "', want a number of 0 to " +
+               std::to_string(most));
+      return value;
+    };
+    const uint64_t block = number(id, "id", UINT64_MAX);
+    const auto on = uint32_t(number(stream, "stream", kMostStreams));
+    const uint64_t length = number(size, "size", uint64_t{1} << 62);
+    out.streams = std::max(out.streams, on + 1);
+    const auto found = live.find(block);
+    if (cells[op] == "a") {
+      if (found != live.end()) refuse("allocates " + std::to_string(block) + ", which is allocated");
+      uint32_t slot = out.slots;
+      if (spare.empty()) {
+        ++out.slots;
+      } else {
+        slot = spare.back();
+        spare.pop_back();
+      }
+      live.emplace(block, Live{length, slot, on});
+      if ((bytes += length) > uint64_t{1} << 62) refuse("makes more than 2^62 bytes live at once");
+      out.rows.push_back({length, slot, on, AllocTrace::Op::kPlace});
+      if (bytes > out.max_live) {
+        out.max_live = bytes;
+        out.fullest = out.rows.size();
+      }
+    } else if (cells[op] == "f" || cells[op] == "u") {
+      if (found == live.end()) refuse("names " + std::to_string(block) + ", which is not allocated");
+      const Live it = found->second;
+      if (cells[op] == "u") {
+        out.rows.push_back({0, it.slot, on, AllocTrace::Op::kUse});
+        continue;
+      }
+      if (length != it.bytes)
+        refuse("frees " + std::to_string(length) + " bytes of " + std::to_string(block) + ", which has " +
+               std::to_string(it.bytes));
+      bytes -= it.bytes;
+      spare.push_back(it.slot);
+      live.erase(found);
+      out.rows.push_back({0, it.slot, on, AllocTrace::Op::kRelease});
+      ++out.pairs;
+    } else {
+      refuse("has the op '" + printable(cells[op]) + "', want a, f or u");
+    }
+    if (out.rows.size() > kMostRows) fail_input(name + " has more than " + std::to_string(kMostRows) + " rows.");
+  }
+  std::vector<Live> left;
+  for (const auto& [block, it] : live) left.push_back(it);
+  std::sort(left.begin(), left.end(), [](const Live& a, const Live& b) { return a.slot < b.slot; });
+  for (const Live& it : left) out.rows.push_back({0, it.slot, it.stream, AllocTrace::Op::kRelease});
+  out.pairs += left.size();
+  return out;
+}
+
+}  // namespace belay::cli

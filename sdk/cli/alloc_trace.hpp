@@ -1,0 +1,30 @@
+// A trace of a program's allocations in a file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace belay::cli {
+
+struct AllocTrace {
+  enum class Op : uint8_t { kPlace, kRelease, kUse };
+  struct Row {
+    uint64_t bytes;   // of kPlace
+    uint32_t slot;    // where the program keeps the block; one that was released gives its slot away
+    uint32_t stream;
+    Op op;
+  };
+  std::vector<Row> rows;
+  uint32_t slots = 0, streams = 0;
+  uint64_t pairs = 0;
+  uint64_t max_live = 0;  // the maximum of bytes in use, as asked for
+  uint64_t fullest = 0;   // the row after which it is reached first
+};
+
+// Reads comma-separated rows, plain or compressed by gzip, with the columns op,id,size,stream in any order, in the
+// order of the program: `a` allocates size bytes for the stream, `u` uses them on another stream as well, `f` frees them
+// where the stream stands. Failures name the file and the line. What is not freed is freed at the end.
+AllocTrace read_alloc_trace(const std::string& path);
+
+}  // namespace belay::cli

@@ -1,0 +1,254 @@
+#include "memory_map.hpp"
+#include "replay.hpp"
+#include "text.hpp"
+#include "verbs.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <filesystem>
+#include <thread>
+
+namespace belay::cli {
+namespace {
+
+// A runtime of its own for each pass, so that the policy begins anew.
+class FreshPolicy {
+ public:
+  explicit FreshPolicy(const MemoryReplayOptions& options)
+      : runtime_(options.common, {"memory.policies=[\"" + options.policy + "\"]"}) {
+    check(belay_runtime_policy(runtime_.get().get(), to_str(options.policy), &raw_.table, &raw_.object),
+          Stage::kConfigure);
+    const belay_memory_policy_vt& vt = *raw_.table;
+    if (!(vt.serves(raw_.object) & BELAY_POLICY_PLACE) || !BELAY_HAS(&vt, belay_memory_policy_vt, place) ||
+        !BELAY_HAS(&vt, belay_memory_policy_vt, release) || !BELAY_HAS(&vt, belay_memory_policy_vt, segment_add) ||
+        !BELAY_HAS(&vt, belay_memory_policy_vt, segment_remove) || !BELAY_HAS(&vt, belay_memory_policy_vt, trim))
+      fail_usage("Policy '" + options.policy + "' places nothing, so there is nothing to replay with it.",
+                 "Name one that does: --policy pool");
+  }
+  Policy raw() const { return raw_; }
+  belay_policy_stats stats() const {
+    belay_policy_stats stats{};
+    stats.hdr.struct_size = sizeof stats;
+    check(raw_.table->stats(raw_.object, &stats), Stage::kModel);
+    return stats;
+  }
+
+ private:
+  Runtime runtime_;
+  Policy raw_{};
+};
+
+uint64_t lag_of(const std::string& text) {
+  if (text == "never") return kNeverReached;
+  uint64_t lag = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), lag);
+  if (error != std::errc() || end != text.data() + text.size() || lag == kNeverReached)
+    fail_usage("--lag is '" + printable(text) + "', want a number of rows, or never.");
+  return lag;
+}
+
+struct Setting {
+  const MemoryReplayOptions& options;
+  const AllocTrace& trace;
+  uint64_t lag = 0;
+  std::optional<uint64_t> capacity, whole;  // whole: one reservation of so much, to begin with
+};
+
+// Before the policy is asked for anything.
+void reserve(const Setting& setting, Reservation& reservation) {
+  if (setting.whole && *setting.whole) reservation.add(*setting.whole);
+}
+
+bool finishes(const Setting& setting) {
+  const FreshPolicy policy(setting.options);
+  Reservation reservation(policy.raw(), setting.capacity);
+  reserve(setting, reservation);
+  return replay(policy.raw(), setting.trace, reservation, {.lag = setting.lag}).finished;
+}
+
+uint64_t smallest_capacity(Setting setting) {
+  const auto fits = [&](uint64_t capacity) {
+    setting.capacity = setting.whole = capacity;
+    return finishes(setting);
+  };
+  const uint64_t least = std::max<uint64_t>(setting.trace.max_live, 1);
+  // Segments are whole pages.
+  const auto page = [](uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; };
+  uint64_t low = page(least) - 4096, high = page(least);
+  while (!fits(high)) {
+    low = high;
+    high = page(high + std::max<uint64_t>(least / 64, high - least));
+    if (high > 64 * least + (uint64_t{1} << 30))
+      fail(Stage::kModel, {Code::kResourceExhausted, "Policy '" + setting.options.policy + "' does not finish the trace in " +
+                                                         bytes_text(low) + ", many times what is live."});
+  }
+  const uint64_t step = std::max<uint64_t>(4096, page(least / 10'000));
+  while (high - low > step) {
+    const uint64_t middle = page(low + (high - low) / 2);
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+// Nanoseconds of a thread's time for a pair.
+double timed(const Setting& setting, uint64_t& reserved_peak) {
+  const FreshPolicy policy(setting.options);
+  const uint64_t threads = setting.options.threads;
+  Reservation reservation(policy.raw(), setting.capacity);
+  reserve(setting, reservation);
+  std::vector<ReplayResult> results(threads);
+  std::vector<std::exception_ptr> failures(threads);
+  const auto work = [&](uint64_t i) {
+    try {
+      results[i] = replay(policy.raw(), setting.trace, reservation,
+                          {.lag = setting.lag, .first_timeline = uint32_t(1 + i * setting.trace.streams)});
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  for (uint64_t i = 1; i < threads; ++i) others.emplace_back(work, i);
+  work(0);
+  for (std::thread& other : others) other.join();
+  double sum = 0;
+  for (uint64_t i = 0; i < threads; ++i) {
+    if (failures[i]) std::rethrow_exception(failures[i]);
+    if (!results[i].finished)
+      fail(Stage::kModel, {Code::kResourceExhausted, "Row " + std::to_string(results[i].row) + " of thread " +
+                                                         std::to_string(i + 1) + " finds no room in " +
+                                                         bytes_text(reservation.peak()) + "."});
+    sum += results[i].nanoseconds;
+  }
+  reserved_peak = reservation.peak();
+  return sum / double(threads) / double(std::max<uint64_t>(setting.trace.pairs, 1));
+}
+
+std::string snapshot_of(Policy policy) {
+  if (!BELAY_HAS(policy.table, belay_memory_policy_vt, snapshot)) return "";
+  StringSink text;
+  check(policy.table->snapshot(policy.object, text.sink()), Stage::kModel);
+  return std::move(text).str();
+}
+
+void write_or_fail(const std::string& path, const std::string& text, const char* what) {
+  const Status written = write_file(path, text);
+  if (!written.ok()) fail_input("Cannot write the " + std::string(what) + ": " + written.message());
+}
+
+}  // namespace
+
+Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
+  const AllocTrace trace = read_alloc_trace(options.file);
+  Setting setting{options, trace, lag_of(options.lag), options.capacity, {}};
+  if (options.threads > 1 && (setting.lag || options.min_capacity))
+    fail_usage("--threads goes with neither --lag nor --min-capacity: threads know nothing of each other's rows.");
+  if (options.min_capacity) setting.capacity = setting.whole = smallest_capacity(setting);
+
+  // The first pass is checked and not timed.
+  belay_policy_stats full{}, end{};
+  std::string snapshot;
+  ReplayResult checked;
+  uint64_t reserved_peak = 0, segments = 0;
+  {
+    const FreshPolicy policy(options);
+    Reservation reservation(policy.raw(), setting.capacity);
+    reserve(setting, reservation);
+    checked = replay(policy.raw(), trace, reservation,
+                     {.lag = setting.lag, .checked = true, .at_fullest = [&] {
+                        full = policy.stats();
+                        snapshot = snapshot_of(policy.raw());
+                      }});
+    end = policy.stats();
+    reserved_peak = reservation.peak();
+    segments = reservation.segments();
+  }
+  if (!checked.wrong.empty())
+    throw Failure{Exit::kInternal, "INTERNAL",
+                  "Policy '" + options.policy + "' gives a wrong place at row " + std::to_string(checked.row) + ": " +
+                      checked.wrong + ".",
+                  "Take it out of [memory] policies and report this."};
+  std::vector<double> times;
+  if (checked.finished)
+    for (uint64_t i = 0; i < options.runs; ++i) times.push_back(timed(setting, reserved_peak));
+  std::sort(times.begin(), times.end());
+  const double per_pair = times.empty() ? 0 : times[times.size() / 2];
+  const double ratio = trace.max_live ? double(reserved_peak) / double(trace.max_live) : 1;
+  if ((!options.snapshot.empty() || !options.svg.empty()) && snapshot.empty())
+    fail_input(checked.finished ? "Policy '" + options.policy + "' has no snapshots."
+                                : "The trace ends before most is live, so there is no snapshot.");
+  if (!options.snapshot.empty()) write_or_fail(options.snapshot, snapshot, "snapshot");
+  nlohmann::json map;
+  if (!snapshot.empty()) {
+    map = nlohmann::json::parse(snapshot, nullptr, false);
+    if (map.is_discarded())
+      throw Failure{Exit::kInternal, "INTERNAL", "The snapshot of policy '" + options.policy + "' is no JSON.",
+                    "Report this to its author."};
+  }
+  if (!options.svg.empty())
+    write_or_fail(options.svg, draw_memory_map(map, std::filesystem::path(options.file).filename().string()), "picture");
+
+  if (output.json) {
+    output.document("belay.memory-replay/1", {{"file", options.file},
+                                              {"policy", options.policy},
+                                              {"rows", trace.rows.size()},
+                                              {"pairs", trace.pairs},
+                                              {"streams", trace.streams},
+                                              {"threads", options.threads},
+                                              {"lag", options.lag},
+                                              {"finished", checked.finished},
+                                              {"row", checked.row},
+                                              {"ns_per_pair", per_pair},
+                                              {"runs", times.size()},
+                                              {"max_live", trace.max_live},
+                                              {"reserved_peak", reserved_peak},
+                                              {"ratio", ratio},
+                                              {"segments", segments},
+                                              {"waits", checked.waits},
+                                              {"lost_in_blocks", full.in_use - full.requested},
+                                              {"free_at_fullest", full.reserved - full.in_use},
+                                              {"largest_free_at_fullest", full.largest_free},
+                                              {"trimmed", end.trimmed},
+                                              {"verified", true}});
+    return checked.finished ? Exit::kOk : Exit::kDiffers;
+  }
+  Table table;
+  table.row({"rows", std::to_string(trace.rows.size()) + ", " + plural(trace.pairs, "pair") + " of place and release, " +
+                         plural(trace.streams, "stream")});
+  table.row({"live", std::to_string(trace.max_live) + " bytes (" + bytes_text(trace.max_live) + ") at most"});
+  if (!checked.finished) {
+    table.row({"capacity", "row " + std::to_string(checked.row) + " finds no room in " + bytes_text(reserved_peak)});
+  } else {
+    table.row({options.min_capacity ? "capacity" : "reserved",
+               std::to_string(reserved_peak) + " bytes (" + bytes_text(reserved_peak) + "), " + fixed(ratio, 4) +
+                   " of that, in " + plural(segments, "segment")});
+    table.row({"time", fixed(per_pair, 1) + " ns a pair: two calls of the policy, processor time of " +
+                           (options.threads > 1 ? "each of " + std::to_string(options.threads) + " threads" : "one thread") +
+                           ", median of " + plural(times.size(), "run")});
+  }
+  table.row({"waits", plural(checked.waits, "wait") + " for other streams; events are reached " +
+                          (setting.lag == kNeverReached ? "only when waited for"
+                           : setting.lag                ? options.lag + " rows later"
+                                                        : "at once")});
+  if (full.reserved) {
+    table.row({"when most is live", bytes_text(full.in_use - full.requested) + " lost inside " +
+                                        plural(full.blocks, "block") + ", " + bytes_text(full.reserved - full.in_use) +
+                                        " between them in " + plural(full.free_blocks, "range") + ", the largest " +
+                                        bytes_text(full.largest_free)});
+  }
+  table.row({"verified", "no block overlaps another, or was used before an event that it had to wait for"});
+  output.print(table.text());
+  if (map.contains("classes")) {
+    Table classes(0, {0, 1, 2});
+    classes.row({"blocks up to", "used", "free"});
+    for (const auto& line : map["classes"])
+      classes.row({bytes_text(line.value("bytes", uint64_t{0})), std::to_string(line.value("used", uint64_t{0})),
+                   std::to_string(line.value("free", uint64_t{0}))});
+    output.print("\n" + classes.text());
+  }
+  return checked.finished ? Exit::kOk : Exit::kDiffers;
+}
+
+}  // namespace belay::cli

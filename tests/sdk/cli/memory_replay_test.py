@@ -1,0 +1,180 @@
+"""`belay memory replay`.
+
+  memory_replay_test.py PROGRAM TRACES    the recorded traces are replayed where the folder TRACES is there
+"""
+import gzip
+import json
+import pathlib
+import random
+import sys
+import unittest
+import xml.etree.ElementTree
+
+from program import ProgramTest
+
+REPLAY = {"file": str, "policy": str, "rows": int, "pairs": int, "streams": int, "threads": int, "lag": str, "finished": bool,
+          "row": int, "ns_per_pair": (int, float), "runs": int, "max_live": int, "reserved_peak": int, "ratio": (int, float),
+          "segments": int, "waits": int, "lost_in_blocks": int, "free_at_fullest": int, "largest_free_at_fullest": int,
+          "trimmed": int, "verified": bool}
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def trace(rows):
+    return "op,id,size,stream\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+
+
+def random_rows(seed, count, streams, most=1 << 20):
+    """A program that holds up to 100 blocks, of sizes that come again and of some that do not."""
+    make = random.Random(seed)
+    sizes = [make.randrange(1, most) for _ in range(12)]
+    live, rows = {}, []
+    for i in range(count):
+        if len(live) < make.randrange(1, 100):
+            live[i] = make.choice(sizes) if make.random() < 0.7 else make.randrange(1, most)
+            rows.append(("a", i, live[i], make.randrange(streams)))
+        else:
+            block = make.choice(list(live))
+            if streams > 1 and make.random() < 0.2:
+                rows.append(("u", block, 0, make.randrange(streams)))
+            rows.append(("f", block, live.pop(block), make.randrange(streams)))
+    return rows + [("f", block, size, 0) for block, size in live.items()]
+
+
+def most_live(rows):
+    live = most = 0
+    for op, _, size, _ in rows:
+        live += {"a": size, "f": -size, "u": 0}[op]
+        most = max(most, live)
+    return most
+
+
+class MemoryReplayTest(ProgramTest):
+    traces = None
+
+    def replay(self, *arguments, code=0, **options):
+        made = self.json("memory", "replay", *arguments, "--runs", 1, schema="belay.memory-replay/1", code=code, **options)
+        self.assert_shape({key: value for key, value in made.items() if key != "schema"}, REPLAY)
+        return made
+
+    def test_what_is_released_is_used_again(self):
+        rows = [("a", 1, 1000, 0), ("a", 2, 3000, 0), ("f", 1, 1000, 0), ("a", 3, 900, 0), ("f", 2, 3000, 0), ("f", 3, 900, 0)]
+        self.write("t.csv", trace(rows))
+        made = self.replay("t.csv", "--min-capacity")
+        self.assertEqual((made["max_live"], made["rows"], made["pairs"], made["streams"]), (4000, 6, 3, 1))
+        self.assertEqual(made["reserved_peak"], 4096)  # 1024 + 3072
+        self.assertTrue(made["finished"] and made["verified"])
+        text = self.belay("memory", "replay", "t.csv", "--runs", 1).stdout
+        self.assertIn("6, 3 pairs of place and release, 1 stream", text)
+        self.assertIn("ns a pair", text)
+        self.assertRegex(text, r"blocks up to +used +free\n")
+
+    def test_random_programs_need_little_more_than_is_live(self):
+        for seed, streams in ((1, 1), (2, 1), (3, 4)):
+            rows = random_rows(seed, 3000, streams)
+            (self.folder / "t.csv.gz").write_bytes(gzip.compress(trace(rows).encode()))
+            made = self.replay("t.csv.gz", "--min-capacity")
+            self.assertEqual(made["max_live"], most_live(rows))
+            self.assertLess(made["ratio"], 1.25)
+            self.assertEqual(made["waits"], 0)  # all is reached at once
+            exact = made["reserved_peak"]
+            grown = self.replay("t.csv.gz")
+            self.assertGreaterEqual(grown["reserved_peak"], made["max_live"])
+            self.assertFalse(self.replay("t.csv.gz", "--capacity", made["max_live"] - 1, code=1)["finished"])
+            self.assertTrue(self.replay("t.csv.gz", "--capacity", 2 * exact)["finished"])
+
+    def test_events_that_are_not_reached_are_waited_for_or_it_grows(self):
+        self.write("t.csv", trace(random_rows(4, 3000, 4)))
+        never = self.replay("t.csv", "--lag", "never")
+        grow = self.replay("t.csv", "--lag", "never", "--set", "plugin.pool.config.cross_stream=grow")
+        self.assertGreater(never["waits"], 0)
+        self.assertEqual(grow["waits"], 0)
+        self.assertGreater(grow["reserved_peak"], never["reserved_peak"])
+        self.assertEqual(self.replay("t.csv", "--lag", 0)["waits"], 0)
+        self.assertLessEqual(self.replay("t.csv", "--lag", 10)["waits"], never["waits"])
+        self.assertIn("only when waited for", self.belay("memory", "replay", "t.csv", "--lag", "never", "--runs", 1).stdout)
+
+    def test_threads_share_a_pool(self):
+        self.write("t.csv", trace(random_rows(5, 2000, 2)))
+        made = self.replay("t.csv", "--threads", 3)
+        self.assertEqual(made["threads"], 3)
+        self.assertIn("--threads goes with neither", self.belay("memory", "replay", "t.csv", "--threads", 2, "--lag", 3, code=2).stderr)
+
+    def test_the_snapshot_and_its_picture_show_the_fullest_moment(self):
+        rows = random_rows(6, 800, 2)
+        self.write("t<a>&.csv", trace(rows))
+        self.belay("memory", "replay", "t<a>&.csv", "--runs", 1, "--snapshot", "s.json", "--svg", "s.svg")
+        shown = json.loads((self.folder / "s.json").read_text())
+        self.assertEqual((shown["schema"], shown["policy"]), ("belay.memory-snapshot/1", "pool"))
+        used = 0
+        for segment in shown["segments"]:
+            at = 0
+            for block in segment["blocks"]:
+                self.assertEqual(block["offset"], at)
+                self.assertIn(block["state"], ("used", "free", "pending"))
+                at += block["bytes"]
+                used += block.get("requested", 0)
+            self.assertEqual(at, segment["bytes"])
+        self.assertEqual(used, most_live(rows))
+        blocks = sum(len(segment["blocks"]) for segment in shown["segments"])
+        self.assertEqual(sum(line["used"] + line["free"] for line in shown["classes"]), blocks)
+        root = xml.etree.ElementTree.parse(self.folder / "s.svg").getroot()
+        titles = [title.text for title in root.iter(SVG + "title")]
+        self.assertGreaterEqual(len(titles), sum(block["state"] == "used" and block["bytes"] > 65536
+                                                 for segment in shown["segments"] for block in segment["blocks"]))
+        self.assertIn("Cannot write", self.belay("memory", "replay", "t<a>&.csv", "--svg", "no/such.svg", code=3).stderr)
+
+    def test_settings_are_checked_by_name(self):
+        self.write("t.csv", trace([("a", 1, 1, 0), ("f", 1, 1, 0)]))
+        for key, value, words in [("block_size", 3000, "block_size is 3000, want a power of two"),
+                                  ("alignment", 48, "alignment is 48, want a power of two"),
+                                  ("hard_limit", 1, "hard_limit is 1"), ("cross_stream", "maybe", "maybe"),
+                                  ("growth_percent", -1, "growth_percent"), ("blocksize", 1, "block_size")]:
+            with self.subTest(key=key):
+                said = self.belay("memory", "replay", "t.csv", "--set", f"plugin.pool.config.{key}={value}", code=2).stderr
+                self.assertIn(words, said)
+        self.assertFalse(self.replay("t.csv", "--set", "plugin.pool.config.hard_limit=256", "--set", "plugin.pool.config.soft_limit=256",
+                                     "--capacity", 100, code=1)["finished"])
+        self.assertIn("places nothing", self.belay("memory", "replay", "t.csv", "--policy", "reuse", code=2).stderr)
+        self.assertIn("nothing", self.belay("memory", "replay", "t.csv", "--policy", "nothing", code=4).stderr)
+        self.assertIn("want a number of rows, or never", self.belay("memory", "replay", "t.csv", "--lag", "soon", code=2).stderr)
+
+    def test_wrong_files_are_refused_by_line(self):
+        for text, words in [("", "is empty"), ("op,id,size\n", "lacks the column 'stream'"),
+                            ("op,id,size,stream\na,1,2\n", "Line 2 of 't.csv' has 3 values, want 4"),
+                            ("op,id,size,stream\na,1,x,0\n", "has the size 'x'"),
+                            ("op,id,size,stream\na,1,-1,0\n", "has the size '-1'"),
+                            ("op,id,size,stream\na,1,1,70000\n", "has the stream '70000'"),
+                            ("op,id,size,stream\na,1,1,0\na,1,1,0\n", "Line 3 of 't.csv' allocates 1, which is allocated"),
+                            ("op,id,size,stream\nf,1,1,0\n", "names 1, which is not allocated"),
+                            ("op,id,size,stream\na,1,1,0\nf,1,2,0\n", "frees 2 bytes of 1, which has 1"),
+                            ("op,id,size,stream\nz,1,1,0\n", "has the op 'z', want a, f or u"),
+                            (f"op,id,size,stream\na,1,{2**62},0\na,2,1,0\n", "more than 2^62 bytes live")]:
+            with self.subTest(words=words):
+                self.write("t.csv", text)
+                self.assertIn(words, self.belay("memory", "replay", "t.csv", code=3).stderr)
+
+    def test_extremes(self):
+        self.write("t.csv", trace([]))
+        self.assertEqual(self.replay("t.csv", "--min-capacity")["max_live"], 0)
+        self.write("t.csv", trace([("a", 1, 0, 0), ("a", 2, 0, 9), ("f", 1, 0, 0)]))  # 2 is not freed
+        self.assertEqual(self.replay("t.csv")["pairs"], 2)
+        self.write("t.csv", trace([("a", 1, 1 << 60, 0)]))
+        self.assertIn("places up to", self.belay("memory", "replay", "t.csv", code=3).stderr)
+
+    def test_recorded_traces(self):
+        files = sorted(self.traces.glob("**/*.csv.gz"))
+        if not files:
+            self.skipTest(f"{self.traces} is not there")
+        for file in files:
+            with self.subTest(file=file.name):
+                self.assertLess(self.replay(file)["ratio"], 1.25)
+        serving = self.traces / "multi-model-serving.csv.gz"
+        for lag in (0,):
+            with self.subTest(lag=lag):
+                self.assertLess(self.replay(serving, "--lag", lag)["ratio"], 1.10)
+
+
+if __name__ == "__main__":
+    MemoryReplayTest.program = sys.argv[1]
+    MemoryReplayTest.traces = pathlib.Path(sys.argv[2])
+    unittest.main(argv=sys.argv[:1])
