@@ -133,18 +133,17 @@ Result<std::unique_ptr<ModelFile>> ModelFile::take(int fd, std::string path, boo
   file->bytes_ = uint64_t(file->stat_.st_size);
   if (file->bytes_ == 0) return file;
 
-  const int flags = copy ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_PRIVATE;
-  void* address =
-      mmap(nullptr, file->bytes_, copy ? PROT_READ | PROT_WRITE : PROT_READ, flags, copy ? -1 : fd, 0);
+  if (!copy) {
+    BELAY_ASSIGN(file->mapping_, SharedMapping::of(fd, file->stat_, file->path_));
+    file->address_ = file->mapping_->address();
+    return file;
+  }
+  void* address = mmap(nullptr, file->bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
-    return Status(Code::kResourceExhausted, "Cannot map '" + file->path_ + "' (" +
+    return Status(Code::kResourceExhausted, "There is no memory for a copy of '" + file->path_ + "' (" +
                                                 std::to_string(file->bytes_) +
                                                 " bytes): " + std::strerror(errno) + ".");
   file->address_ = address;
-  if (!copy) {
-    file->watch_ = FaultWatch(address, file->bytes_);
-    return file;
-  }
   for (uint64_t done = 0; done < file->bytes_;) {
     const ssize_t got = pread(fd, static_cast<char*>(address) + done,
                               std::min<uint64_t>(file->bytes_ - done, 1u << 30), off_t(done));
@@ -163,8 +162,7 @@ Result<std::unique_ptr<ModelFile>> ModelFile::take(int fd, std::string path, boo
 }
 
 ModelFile::~ModelFile() {
-  watch_ = FaultWatch();
-  if (address_) munmap(address_, bytes_);
+  if (address_ && !mapping_) munmap(address_, bytes_);
   if (fd_ >= 0) close(fd_);
 }
 

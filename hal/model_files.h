@@ -3,7 +3,7 @@
 
 #include <belay/abi/model_format.h>
 #include <belay/status.hpp>
-#include "hal/mapped_fault.h"
+#include "hal/shared_mapping.h"
 
 #include <sys/stat.h>
 
@@ -17,7 +17,7 @@
 
 namespace belay::hal {
 
-// One file, read-only: mapped, or copied into memory. Its bytes stay where they are as long as it lives.
+// One file, read-only: mapped, once for all that read it, or copied into memory. Its bytes stay where they are as long as it lives.
 class ModelFile {
  public:
   // NOT_FOUND (names the nearest file of the folder), PERMISSION_DENIED, INVALID_ARGUMENT (no regular file).
@@ -34,7 +34,7 @@ class ModelFile {
   belay_span bytes() const { return {address_, bytes_}; }
   // DATA_LOSS: the file has changed since it was opened, or reading met its new end.
   Status check() const;
-  bool damaged() const { return watch_.damaged(); }
+  bool damaged() const { return mapping_ && mapping_->damaged(); }
 
  private:
   ModelFile() = default;
@@ -45,7 +45,7 @@ class ModelFile {
   void* address_ = nullptr;
   uint64_t bytes_ = 0;
   struct stat stat_ {};
-  FaultWatch watch_;
+  std::shared_ptr<const SharedMapping> mapping_;  // null: copied
 };
 
 // The reader that a model format gets, and the owner of all that it opened. Not thread-safe but for check().

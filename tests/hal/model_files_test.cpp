@@ -48,6 +48,26 @@ TEST_F(ModelFilesTest, AFileIsMappedOrCopied) {
   }
 }
 
+TEST_F(ModelFilesTest, AFileIsMappedOnceAsLongAsItDoesNotChange) {
+  const std::string path = write("model.onnx", "hello");
+  fs::create_hard_link(path, path + ".too");
+  auto one = ModelFile::open(path, false).value(), two = ModelFile::open(path + ".too", false).value();
+  EXPECT_EQ(one->bytes().ptr, two->bytes().ptr);
+  EXPECT_NE(ModelFile::open(path, true).value()->bytes().ptr, one->bytes().ptr);
+  one.reset();
+  EXPECT_EQ(text(*two), "hello");
+  fs::remove(path), fs::remove(path + ".too");  // another file of that name is another one
+  write("model.onnx", "hullo");
+  auto other = ModelFile::open(path, false).value();
+  EXPECT_EQ(text(*two), "hello");
+  EXPECT_EQ(text(*other), "hullo");
+  write("model.onnx", "hello, it grew");
+  EXPECT_EQ(other->check().code(), Code::kDataLoss);
+  auto grown = ModelFile::open(path, false).value();
+  EXPECT_EQ(text(*grown), "hello, it grew");
+  EXPECT_TRUE(grown->check().ok());
+}
+
 TEST_F(ModelFilesTest, AMissingFileNamesTheNearest) {
   write("model.onnx", "x");
   const Status status = ModelFile::open(dir_ + "/modle.onnx", false).status();

@@ -18,7 +18,7 @@ TABLE = [
     ("sdk/include", [OWN], []),
     ("sdk/graph", ["sdk/include", OWN], []),
     ("sdk/tensor_io", ["sdk/include", OWN], ["protozero"]),
-    ("sdk/runtime", ["sdk/include", OWN, "hal", "core"], []),  # libbelay.so: the C functions over the HAL inside it
+    ("sdk/runtime", ["sdk/include", OWN, "hal", "core"], ["dlpack"]),  # libbelay.so: the C functions over the HAL inside it
     ("sdk/acl", ["sdk/include", OWN, *HOSTING, *HELPERS], []),
     ("sdk/python", ["sdk/include", OWN, *HOSTING, *HELPERS], ["pybind11"]),
     ("sdk/cli", ["sdk/include", OWN, *HOSTING, *HELPERS], ["CLI", "nlohmann"]),
