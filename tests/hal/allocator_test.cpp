@@ -278,7 +278,8 @@ TEST_F(OrderedTest, AStreamWaitsForWhoHadTheMemoryAndTheHostDoesToo) {
   const belay_event other = work(second_);
   const auto with_wait = [&](const belay_place_req& req, belay_placed* out) {
     EXPECT_EQ(req.progress->reached(req.progress->user, other), slow_second_.reached ? 1u : 0u);
-    EXPECT_EQ(req.progress->reached(req.progress->user, {other.timeline ^ uint64_t(1) << 40, 1}), 1u);  // there is none
+    EXPECT_EQ(req.progress->reached(req.progress->user, {other.timeline ^ uint64_t(1) << 40, 1}),
+              1u);  // there is none
     const Status status = policy_->place(req, out);
     if (status.ok()) out->waits[0] = other, out->wait_count = 1;
     return status;
@@ -393,8 +394,8 @@ TEST_P(CheckedTest, WritesBesideABufferAreFoundAndSayWhereItWasMade) {
     bytes[at] = 0;
     vt().buffer_destroy(host(), one);
     EXPECT_EQ(memory().damaged, before + 1);
-    EXPECT_THAT(log(), Contains(AllOf(HasSubstr("Written beside a buffer of 100 bytes on 'mock:0': "), HasSubstr(text),
-                                      HasSubstr("test_hal"))));
+    EXPECT_THAT(log(), Contains(AllOf(HasSubstr("Written beside a buffer of 100 bytes on 'mock:0': "),
+                                      HasSubstr(text), HasSubstr("test_hal"))));
   }
 }
 
@@ -461,7 +462,7 @@ TEST_F(AllocatorTest, AskedWhetherToBindThePoliciesDecideAndWhatCannotBeIsACopy)
   NiceDevice& on = add_device("mock");
   NicePolicy& policy = add_policy("zerocopy");
   ON_CALL(policy, serves).WillByDefault(Return(BELAY_POLICY_BIND));
-  uint64_t flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST;
+  uint64_t flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES;
   ON_CALL(policy, bind).WillByDefault([&](const belay_bind_req& req, belay_bound* out) {
     EXPECT_EQ(req.device_flags, flags);
     out->mode = req.bytes < 8 ? BELAY_BIND_COPY : BELAY_BIND_SHARE;
