@@ -1,10 +1,13 @@
-// The plugin `first_fit`: the smallest memory policy that plans: buffers in the order of their births, each
-// at the lowest offset that is free while it lives. It shows what a policy of one's own needs; it knows
-// nothing of devices or tensors.
-#include <belay/abi/memory_policy.h>
+// The plugin `first_fit`: a small memory policy of all three classes. It plans buffers in the order of their
+// births, each at the lowest offset that is free while it lives; it places blocks for dynamic use
+// (place.hpp); it lets devices use host memory where that lies aligned. It shows what a policy of one's own
+// needs; it knows nothing of devices or tensors.
+#include "place.hpp"
+
 #include <belay/plugin.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <set>
 #include <string>
@@ -16,8 +19,10 @@ using belay::Code;
 using belay::Status;
 
 struct Policy {
+  Policy(const belay_host& host, uint64_t gap) : host(host), gap(gap) {}
   const belay_host& host;
-  uint64_t gap;
+  const uint64_t gap;
+  Places places{gap};
 };
 
 struct Request {
@@ -52,7 +57,7 @@ uint64_t lower_bound(const Request& req, uint32_t arena) {
   return uint64_t(most);
 }
 
-uint64_t serves(belay_obj*) noexcept { return BELAY_POLICY_PLAN; }
+uint64_t serves(belay_obj*) noexcept { return BELAY_POLICY_PLAN | BELAY_POLICY_PLACE | BELAY_POLICY_BIND; }
 
 belay_status plan(belay_obj* object, const belay_plan_req* raw, belay_plan_result* result) noexcept {
   const Policy& policy = belay::self<Policy>(object);
@@ -101,22 +106,66 @@ belay_status plan(belay_obj* object, const belay_plan_req* raw, belay_plan_resul
   });
 }
 
-belay_status stats(belay_obj*, belay_policy_stats* inout) noexcept {
-  inout->reserved = inout->in_use = inout->peak_in_use = inout->requested = inout->largest_free =
-      inout->blocks = 0;
-  return BELAY_OK;
+// Calls body(policy), which may throw and gives a Status, and turns what comes out into a word of the C ABI.
+template <class Body>
+belay_status with(belay_obj* object, Body&& body) noexcept {
+  Policy& policy = belay::self<Policy>(object);
+  return belay::guard(policy.host, [&]() -> Status { return body(policy); });
+}
+
+belay_status place(belay_obj* object, const belay_place_req* req, belay_placed* out) noexcept {
+  return with(object, [&](Policy& policy) { return policy.places.place(*req, *out); });
+}
+
+belay_status release(belay_obj* object, uint64_t cookie, const belay_event* uses, uint64_t count) noexcept {
+  return with(object, [&](Policy& policy) { return policy.places.release(cookie, uses, count); });
+}
+
+belay_status segment_add(belay_obj* object, uint64_t id, uint64_t bytes, uint64_t heap) noexcept {
+  return with(object, [&](Policy& policy) { return policy.places.add(id, bytes, heap), Status(); });
+}
+
+belay_status segment_remove(belay_obj* object, uint64_t id) noexcept {
+  return with(object, [&](Policy& policy) { return policy.places.remove(id); });
+}
+
+belay_status trim(belay_obj* object, uint64_t bytes, void (*each)(void*, uint64_t), void* user) noexcept {
+  return with(object, [&](Policy& policy) {
+    for (const uint64_t id : policy.places.empty(bytes)) each(user, id);
+    return Status();
+  });
+}
+
+belay_status bind(belay_obj* object, const belay_bind_req* req, belay_bound* out) noexcept {
+  return with(object, [&](Policy&) {
+    const bool aligned = req->address % std::max<uint64_t>(req->alignment, 1) == 0;
+    out->mode = aligned ? BELAY_BIND_SHARE : BELAY_BIND_COPY;
+    if (!aligned)
+      belay::write(out->reason, "its address is no multiple of " + std::to_string(req->alignment));
+    return Status();
+  });
+}
+
+belay_status stats(belay_obj* object, belay_policy_stats* inout) noexcept {
+  return with(object, [&](Policy& policy) {
+    belay_policy_stats all{};
+    all.hdr = inout->hdr;
+    policy.places.fill(all);
+    std::memcpy(inout, &all, std::min<uint64_t>(inout->hdr.struct_size, sizeof all));
+    return Status();
+  });
 }
 void destroy(belay_obj* object) noexcept { delete &belay::self<Policy>(object); }
 
 constexpr belay_memory_policy_vt kTable{.hdr = {sizeof(belay_memory_policy_vt), 0, nullptr},
                                         .serves = serves,
                                         .plan = plan,
-                                        .place = nullptr,
-                                        .release = nullptr,
-                                        .segment_add = nullptr,
-                                        .segment_remove = nullptr,
-                                        .trim = nullptr,
-                                        .bind = nullptr,
+                                        .place = place,
+                                        .release = release,
+                                        .segment_add = segment_add,
+                                        .segment_remove = segment_remove,
+                                        .trim = trim,
+                                        .bind = bind,
                                         .stats = stats,
                                         .destroy = destroy,
                                         .snapshot = nullptr};
@@ -131,8 +180,7 @@ struct Plugin {
 belay_status create(belay_ctx* ctx, const belay_value* config, belay_created* out) noexcept {
   const belay_host& host = *belay::state<Plugin>(ctx).host;
   return belay::guard(host, [&]() -> Status {
-    belay::give(out, std::make_unique<Policy>(Policy{host, uint64_t(belay::Value(config)["gap"].as_int())}),
-                kTable);
+    belay::give(out, std::make_unique<Policy>(host, uint64_t(belay::Value(config)["gap"].as_int())), kTable);
     return {};
   });
 }
