@@ -213,6 +213,54 @@ TEST(ReusePlanTest, CrowdedPlansAreRight) {
   }
 }
 
+// So many that what is taken is kept as bits, with everything that requests have; sizes of one unit, and not.
+TEST(ReusePlanTest, ThousandsOfBuffersAreRightWhateverTheirUnit) {
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    std::mt19937 random(seed);
+    PlanProblem problem{.budget_ns = seed % 2 ? 20'000'000u : 0u, .seed = seed};
+    const uint64_t unit = seed % 4 == 3 ? 1 : seed % 4 == 2 ? 192 : 512;
+    for (uint32_t i = 0; i < 2600; ++i) {
+      PlanProblem::Buffer b{unit * (1 + random() % (1u << random() % 9)), random() % 400, 0};
+      b.end = b.begin + 1 + (random() % 10 ? random() % 20 : random() % 200);
+      b.align = seed % 4 == 2 ? 64 : uint64_t{1} << random() % 10;
+      if (i < 3 && seed > 0) b.fixed = i * 1024 * unit;
+      if (random() % 8 == 0) b.more.push_back({b.end + 1 + random() % 5, b.end + 7});
+      problem.buffers.push_back(b);
+    }
+    for (uint32_t i = 0; i < 500; ++i)
+      problem.conflicts.push_back({3 + uint32_t(random()) % 2597, 3 + uint32_t(random()) % 2597});
+    for (uint32_t i = 3; i + 1 < 2600; ++i) {
+      auto &a = problem.buffers[i], &b = problem.buffers[i + 1];
+      if (random() % 6 || !a.more.empty() || !b.more.empty()) continue;
+      b.end += a.end - 1 - b.begin;
+      b.begin = a.end - 1;
+      if (b.end > b.begin + 1) problem.in_place.push_back({i, i + 1});
+    }
+    for (auto& b : problem.buffers) b.end = std::max(b.end, b.begin);
+    const PlanAnswer answer = solve(problem);
+    if (problem.budget_ns) continue;  // it may have ended the first rule
+    EXPECT_LE(double(answer.peak[0]), 1.3 * double(answer.lower_bound[0])) << seed;
+  }
+}
+
+// Who has no time at all gets an answer, too.
+TEST(ReusePlanTest, ACancelledPlanIsRight) {
+  PlanProblem problem{.budget_ns = 1'000'000'000};
+  std::mt19937 random(1);
+  for (uint32_t i = 0; i < 3000; ++i) {
+    const uint64_t begin = random() % 300;
+    problem.buffers.push_back({64 + random() % 5000, begin, begin + 1 + random() % 60});
+  }
+  const PlanRequest request(problem);
+  belay_plan_req req = request.req();
+  const uint32_t cancelled = 1;
+  req.cancel = &cancelled;
+  PlanAnswer answer;
+  belay_plan_result result = answer.room_for(problem);
+  ASSERT_TRUE(reuse::plan(req, result).ok());
+  EXPECT_EQ(check(problem, answer), "");
+}
+
 // So many that the small ones come last, and so few others that those are searched exactly.
 TEST(ReusePlanTest, ManySmallBuffersBesideWhatIsSearchedExactlyAreRight) {
   PlanProblem problem{.budget_ns = 300'000'000};

@@ -2,21 +2,40 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
+#include <numeric>
 
 namespace belay::reuse {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr size_t kSorted = 20'000;  // buffers
+constexpr size_t kSorted = 20'000, kSortedUnits = 2'000;  // buffers, and where there is a unit
+constexpr size_t kFirstLevel = 6;                         // shorter lives than 2^6 moments are there too
+constexpr uint64_t kMostUnits = uint64_t{1} << 22;        // that the lower bound may have
+constexpr double kMostWaste = 1.0005;                     // by rounding up to units
 
 }  // namespace
 
 Placer::Placer(const Arena& arena) : arena_(arena), placed_(arena.buffers.size()) {
   leaves_ = std::bit_ceil(std::max(1u, arena.moments));
-  levels_.resize(size_t(std::bit_width(leaves_)));
-  for (size_t k = 0; k < levels_.size(); ++k) levels_[k].resize((arena.moments >> k) + 1);
+  const size_t levels = std::max(kFirstLevel + 1, size_t(std::bit_width(leaves_)));
+  for (size_t k = kFirstLevel; k < levels; ++k) levels_.emplace_back((arena.moments >> k) + 1);
   tops_.resize(size_t{2} * leaves_);
+  find_unit();
+}
+
+void Placer::find_unit() {
+  uint64_t align = 1, unit = 0;
+  double bytes = 0, rounded = 0;
+  for (const Buffer& buffer : arena_.buffers) align = std::max(align, buffer.align);
+  for (const Buffer& buffer : arena_.buffers) {
+    const uint64_t up = align_up(buffer.bytes, align);
+    unit = std::gcd(unit, up);
+    if (buffer.fixed != BELAY_OFFSET_FREE) unit = std::gcd(unit, buffer.fixed);
+    bytes += double(buffer.bytes) * double(buffer.life);
+    rounded += double(up) * double(buffer.life);
+  }
+  const bool aligned = unit && unit % align == 0;
+  if (aligned && arena_.lower_bound / unit <= kMostUnits && rounded <= kMostWaste * bytes) unit_ = unit;
 }
 
 Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint32_t>& light, Fit fit,
@@ -26,9 +45,10 @@ Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint
   std::fill(placed_.begin(), placed_.end(), 0);
   std::fill(tops_.begin(), tops_.end(), Top{});
   nodes_.clear();
-  sorted_ = order.size() <= kSorted;
-  if (!sorted_)
-    for (auto& level : levels_) std::fill(level.begin(), level.end(), kNone);
+  sorted_ = order.size() <= (unit_ ? kSortedUnits : kSorted);
+  scale_ = sorted_ || !unit_ ? 1 : unit_;
+  for (auto& level : levels_)
+    for (auto& cell : level) cell.clear();
   looks_ = 0;
   uint64_t count = 0;
   for (uint32_t i = 0; i < arena_.buffers.size(); ++i)
@@ -44,11 +64,12 @@ Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint
       }
       if (offset == UINT64_MAX) offset = in_gap(i, fit, out);
       put(i, offset, out);
-      const bool stopped = limit != UINT64_MAX && ++count % 256 == 0 && stop();
-      if (out.peak >= limit || stopped) {
+      const bool stopped = ++count % 256 == 0 && stop();
+      if (out.peak >= limit || (stopped && limit != UINT64_MAX)) {
         out.peak = UINT64_MAX;
         return out;
       }
+      if (stopped) looks_ = std::max(looks_, work + 1);
     }
   return out;
 }
@@ -60,15 +81,13 @@ void Placer::put(uint32_t i, uint64_t offset, Placement& out) {
   if (!buffer.bytes) return;
   out.peak = std::max(out.peak, offset + buffer.bytes);
   if (buffer.first == buffer.last) return;
-  Node node{offset, offset + buffer.bytes, buffer.first, buffer.last, i, kNone};
+  const Node node{down(offset), up(offset + buffer.bytes), buffer.first, buffer.last, i};
   if (sorted_) {
     const auto by_offset = [](const Node& a, const Node& b) { return a.from < b.from; };
     nodes_.insert(std::upper_bound(nodes_.begin(), nodes_.end(), node, by_offset), node);
   } else {
-    const auto level = size_t(std::bit_width(buffer.last - buffer.first)) - 1;
-    uint32_t& head = levels_[level][buffer.first >> level];
-    node.next = std::exchange(head, uint32_t(nodes_.size()));
-    nodes_.push_back(node);
+    const size_t level = std::max(kFirstLevel, size_t(std::bit_width(buffer.last - buffer.first)) - 1);
+    levels_[level - kFirstLevel][buffer.first >> level].push_back(node);
   }
   cover(buffer.first, buffer.last, offset + buffer.bytes);
 }
@@ -81,32 +100,37 @@ void Placer::each_near(const Buffer& buffer, See&& see) {
     for (const Node& node : nodes_) see(node);
     return;
   }
-  for (size_t k = 0; k < levels_.size(); ++k) {
-    const std::vector<uint32_t>& level = levels_[k];
+  for (size_t k = kFirstLevel; k < kFirstLevel + levels_.size(); ++k) {
+    const auto& level = levels_[k - kFirstLevel];
     // One that began before is at most 2^(k+1) - 1 moments long.
     const uint32_t reach = (uint32_t{2} << k) - 1, begin = buffer.first > reach ? buffer.first - reach : 0;
-    for (uint32_t cell = begin >> k; cell <= (buffer.last - 1) >> k; ++cell)
-      for (uint32_t at = level[cell]; at != kNone; at = nodes_[at].next) {
-        ++looks_;
-        see(nodes_[at]);
-      }
+    for (uint32_t cell = begin >> k; cell <= (buffer.last - 1) >> k; ++cell) {
+      looks_ += level[cell].size();
+      for (const Node& node : level[cell]) see(node);
+    }
   }
 }
 
-// What is placed and must not overlap the buffer, but for one.
-void Placer::gather(uint32_t i, uint32_t but, const Placement& out) {
+// What is placed and must not overlap the buffer, but for one; scaled.
+template <class Take>
+void Placer::each_taken(uint32_t i, uint32_t but, const Placement& out, Take&& take) {
   const Buffer& buffer = arena_.buffers[i];
-  taken_.clear();
   each_near(buffer, [&](const Node& node) {
     if (node.first < buffer.last && buffer.first < node.last && node.buffer != but &&
         arena_.meet(i, node.buffer))
-      taken_.push_back({node.from, node.to});
+      take(node.from, node.to);
   });
-  const bool in_order = sorted_ && arena_.conflicts(i).empty();
   for (const uint32_t other : arena_.conflicts(i))
     if (placed_[other] && arena_.buffers[other].bytes)
-      taken_.push_back({out.offsets[other], out.offsets[other] + arena_.buffers[other].bytes});
-  if (!in_order) std::sort(taken_.begin(), taken_.end());
+      take(down(out.offsets[other]), up(out.offsets[other] + arena_.buffers[other].bytes));
+}
+
+bool Placer::is_free(uint32_t i, uint64_t offset, uint32_t but, const Placement& out) {
+  bool free = true;
+  each_taken(i, but, out, [&](uint64_t from, uint64_t to) {
+    if (from < up(offset + arena_.buffers[i].bytes) && down(offset) < to) free = false;
+  });
+  return free;
 }
 
 uint64_t Placer::in_gap(uint32_t i, Fit fit, const Placement& out) {
@@ -114,14 +138,18 @@ uint64_t Placer::in_gap(uint32_t i, Fit fit, const Placement& out) {
   // Over its input, or under its output, nothing more is needed.
   for (const uint32_t partner : arena_.partners(i)) {
     const uint64_t offset = out.offsets[partner];
-    if (!placed_[partner] || !arena_.buffers[partner].bytes || offset % buffer.align) continue;
-    gather(i, partner, out);
-    const auto over = [&](const Range& range) {
-      return range.from < offset + buffer.bytes && offset < range.to;
-    };
-    if (std::none_of(taken_.begin(), taken_.end(), over)) return offset;
+    if (placed_[partner] && arena_.buffers[partner].bytes && offset % buffer.align == 0 &&
+        is_free(i, offset, partner, out))
+      return offset;
   }
-  gather(i, kNone, out);
+  return scale_ > 1 ? in_units(i, fit, out) : in_sorted(i, fit, out);
+}
+
+uint64_t Placer::in_sorted(uint32_t i, Fit fit, const Placement& out) {
+  const Buffer& buffer = arena_.buffers[i];
+  taken_.clear();
+  each_taken(i, kNone, out, [&](uint64_t from, uint64_t to) { taken_.push_back({from, to}); });
+  if (!sorted_ || !arena_.conflicts(i).empty()) std::sort(taken_.begin(), taken_.end());
   uint64_t best = UINT64_MAX, best_gap = UINT64_MAX, end = 0;
   for (const auto& [from, to] : taken_) {
     const uint64_t offset = align_up(end, buffer.align);
@@ -133,6 +161,69 @@ uint64_t Placer::in_gap(uint32_t i, Fit fit, const Placement& out) {
     end = std::max(end, to);
   }
   return best != UINT64_MAX ? best : align_up(end, buffer.align);
+}
+
+uint64_t Placer::in_units(uint32_t i, Fit fit, const Placement& out) {
+  const uint64_t need = up(arena_.buffers[i].bytes);
+  uint64_t end = 0;  // of all that is taken
+  const auto set = [](std::vector<uint64_t>& bits, uint64_t from, uint64_t to) {
+    uint64_t *word = &bits[from / 64], *last = &bits[(to - 1) / 64];
+    const uint64_t low = ~uint64_t{0} << from % 64, high = ~uint64_t{0} >> (63 - (to - 1) % 64);
+    *word |= word == last ? low & high : low;
+    if (word == last) return;
+    while (++word < last) *word = ~uint64_t{0};
+    *last |= high;
+  };
+  each_taken(i, kNone, out, [&](uint64_t from, uint64_t to) {
+    if (to / 64 >= bits_.size()) {  // one bit after all is free
+      bits_.resize(std::bit_ceil(to / 64 + 1));
+      full_.resize(bits_.size() / 64 + 1);
+    }
+    end = std::max(end, to);
+    const uint64_t first_whole = (from + 63) / 64, last_whole = to / 64;
+    if (first_whole >= last_whole) {
+      set(bits_, from, to);
+      return;
+    }
+    set(full_, first_whole, last_whole);
+    if (from % 64) bits_[from / 64] |= ~uint64_t{0} << from % 64;
+    if (to % 64) bits_[last_whole] |= ~(~uint64_t{0} << to % 64);
+  });
+  const auto taken = [&](uint64_t word) {
+    return full_[word / 64] >> word % 64 & 1 ? ~uint64_t{0} : bits_[word];
+  };
+  const auto next_free = [&](uint64_t at) {
+    uint64_t word = at / 64, free = ~taken(word) >> at % 64 << at % 64;
+    while (!free) {
+      for (uint64_t rest = ~full_[++word / 64] >> word % 64 << word % 64;; rest = ~full_[word / 64]) {
+        if (rest) {
+          word = word / 64 * 64 + uint64_t(std::countr_zero(rest));
+          break;
+        }
+        word = (word / 64 + 1) * 64;
+      }
+      free = ~bits_[word];
+    }
+    return 64 * word + uint64_t(std::countr_zero(free));
+  };
+  const auto next_taken = [&](uint64_t at) {
+    uint64_t word = at / 64, found = taken(word) >> at % 64 << at % 64;
+    while (!found) found = taken(++word);
+    return 64 * word + uint64_t(std::countr_zero(found));
+  };
+  uint64_t best = end, best_gap = UINT64_MAX;
+  for (uint64_t at = 0; at < end;) {
+    const uint64_t from = next_free(at);
+    if (from >= end) break;
+    at = next_taken(from);
+    if (at - from < need || at - from >= best_gap) continue;
+    best = from;
+    best_gap = at - from;
+    if (fit == Fit::kLowest || best_gap == need) break;
+  }
+  std::fill_n(bits_.begin(), (end + 63) / 64, 0);
+  std::fill_n(full_.begin(), (end + 4095) / 4096, 0);
+  return best * scale_;
 }
 
 uint64_t Placer::on_top(uint32_t i, const Placement& out) const {

@@ -20,27 +20,34 @@ class Placer {
 
   // Places all buffers, those of `light` after those of `order` and, where the peak allows, simply on top of
   // what lives with them. Gives up (peak UINT64_MAX) as soon as the peak reaches `limit`, or `stop` says so
-  // while there is a limit: without one the caller has nothing yet. A gap is looked for among all that is
-  // placed and meets the buffer, until that has cost `work` looks; from then on buffers go on top: so time is
-  // bounded however many live at once.
+  // while there is a limit: without one the caller has nothing yet, so the rest goes on top. A gap is looked
+  // for among all that is placed and meets the buffer, until that has cost `work` looks; from then on buffers
+  // go on top: so time is bounded however many live at once.
   Placement run(const std::vector<uint32_t>& order, const std::vector<uint32_t>& light, Fit fit,
                 uint64_t limit, uint64_t work, const std::function<bool()>& stop);
 
  private:
   struct Node {
-    uint64_t from, to;     // offsets
+    uint64_t from, to;     // offsets, scaled
     uint32_t first, last;  // moments
-    uint32_t buffer, next;
+    uint32_t buffer;
   };
   struct Range {
     uint64_t from, to;
     bool operator<(const Range& other) const { return from < other.from; }
   };
+  void find_unit();
+  uint64_t down(uint64_t offset) const { return scale_ == 1 ? offset : offset / scale_; }
+  uint64_t up(uint64_t offset) const { return down(offset + scale_ - 1); }
   void put(uint32_t buffer, uint64_t offset, Placement& out);
   template <class See>
   void each_near(const Buffer& buffer, See&& see);
-  void gather(uint32_t buffer, uint32_t but, const Placement& out);
+  template <class Take>
+  void each_taken(uint32_t buffer, uint32_t but, const Placement& out, Take&& take);
+  bool is_free(uint32_t buffer, uint64_t offset, uint32_t but, const Placement& out);
   uint64_t in_gap(uint32_t buffer, Fit fit, const Placement& out);
+  uint64_t in_sorted(uint32_t buffer, Fit fit, const Placement& out);
+  uint64_t in_units(uint32_t buffer, Fit fit, const Placement& out);
   uint64_t on_top(uint32_t buffer, const Placement& out) const;
   // Of moments [first, last), at least one.
   uint64_t highest(uint32_t first, uint32_t last) const;
@@ -49,11 +56,11 @@ class Placer {
   const Arena& arena_;
   std::vector<uint8_t> placed_;
   // What is placed. Where it is not much, sorted by offset and looked through for each buffer. Else by first
-  // moment, in lists for 2^k moments each; a buffer is in the level of its length, so what meets a range is
-  // in the lists that the range covers and in those just before it.
+  // moment, in cells of 2^k moments each; a buffer is in the level of its length, so what meets a range is
+  // in the cells that the range covers and in those just before it.
   std::vector<Node> nodes_;
   bool sorted_ = true;
-  std::vector<std::vector<uint32_t>> levels_;  // head of each list
+  std::vector<std::vector<std::vector<Node>>> levels_;  // from kFirstLevel on
   // The end of what is placed highest at each moment: a segment tree; `end` of a node holds for its whole
   // range.
   struct Top {
@@ -62,6 +69,10 @@ class Placer {
   std::vector<Top> tops_;
   uint32_t leaves_ = 1;
   std::vector<Range> taken_;  // by offset
+  // Where sizes and alignments have a common unit and there are not too many of them, what is taken are bits:
+  // to set them is cheaper than to sort. 0: there is no such unit.
+  uint64_t unit_ = 0, scale_ = 1;      // scale_: that which is in use
+  std::vector<uint64_t> bits_, full_;  // full_: a bit for each word of bits_ that stands for one full of ones
   uint64_t looks_ = 0;
 };
 

@@ -11,6 +11,7 @@ namespace belay::reuse {
 namespace {
 
 constexpr size_t kMostBadStates = size_t{1} << 16;
+constexpr size_t kSelected = 4;  // that are found one by one before the rest is sorted
 
 template <class T>
 T one_of(std::mt19937_64& random, std::initializer_list<T> values) {
@@ -24,6 +25,7 @@ double fraction(std::mt19937_64& random) { return double(random() >> 11) * 0x1p-
 Skyline::Skyline(std::vector<SpanBuffer> buffers, int32_t sections, uint64_t seed)
     : buffers_(std::move(buffers)), sections_(sections), random_(seed) {
   const size_t count = buffers_.size(), width = size_t(sections);
+  for (const SpanBuffer& b : buffers_) size_.push_back(b.size);
   at_first_.assign(width + 1, 0);
   for (const SpanBuffer& b : buffers_)
     for (int32_t t = b.first; t < b.last; ++t) ++at_first_[size_t(t) + 1];
@@ -56,18 +58,24 @@ Skyline::Skyline(std::vector<SpanBuffer> buffers, int32_t sections, uint64_t see
 }
 
 // No rule is best for all: large or long ones first, tight or low sections first. Many short searches with
-// different ones find what a long one with any of them does not.
+// different ones find what a long one with any of them does not; one that led to a placement is often good
+// again.
 void Skyline::draw() {
-  double size = one_of(random_, {0.0, 1.0, 1.0, 2.0}), length = one_of(random_, {0.0, 1.0, 1.0, 2.0, 3.0});
-  if (size + length == 0) size = 1;
-  slack_factor_ = one_of(random_, {0.0, 1.0, 10.0, 100.0});
-  height_factor_ = one_of(random_, {0.01, 1.0, 10.0, 100.0});
-  const double noise = one_of(random_, {0.0, 0.3, 1.0});
-  weigh_sections_ = one_of(random_, {true, false, false});
+  if (!good_ || random_() % 2) {
+    way_.size = one_of(random_, {0.0, 1.0, 1.0, 2.0});
+    way_.length = one_of(random_, {0.0, 1.0, 1.0, 2.0, 3.0});
+    if (way_.size + way_.length == 0) way_.size = 1;
+    way_.slack = one_of(random_, {0.0, 1.0, 10.0, 100.0});
+    way_.height = one_of(random_, {0.01, 1.0, 10.0, 100.0});
+    way_.noise = one_of(random_, {0.0, 0.3, 1.0});
+    way_.weigh_sections = one_of(random_, {true, false, false});
+  } else {
+    way_ = *good_;
+  }
   for (size_t i = 0; i < buffers_.size(); ++i)
-    score_[i] = size * std::log(double(buffers_[i].size)) +
-                length * std::log(double(buffers_[i].last - buffers_[i].first)) +
-                0.3 * std::log(buffer_weight_[i]) + noise * fraction(random_);
+    score_[i] = way_.size * std::log(double(buffers_[i].size)) +
+                way_.length * std::log(double(buffers_[i].last - buffers_[i].first)) +
+                0.3 * std::log(buffer_weight_[i]) + way_.noise * fraction(random_);
   const double most = *std::max_element(section_weight_.begin(), section_weight_.end());
   for (double& weight : section_weight_) weight = 1e-3 + weight / most;
   weight_step_ /= most;
@@ -161,53 +169,70 @@ void Skyline::count_candidates(int32_t section) {
 }
 
 // What is to come in a section, as jobs of one machine: they must end by the capacity; those that would not
-// if they came after a set of others come before it.
+// if they came after a set of others come before it. The sets to look at are all that begin at or above some
+// height: with what is beneath that height, and what may stay empty, there is room beneath it for so much
+// more than must be there. The room only matters while it is smaller than the largest, so while little is
+// beneath: mostly nothing needs to be sorted.
 bool Skyline::check_section(int32_t section) {
   const auto t = size_t(section);
   if (!open_[t]) return true;
-  // What stays empty beneath the last to begin is at most the way up to it.
-  int32_t largest = 0, highest = 0;
-  for (const int32_t b : still_open(section)) {
-    largest = std::max(largest, buffers_[size_t(b)].size);
-    highest = std::max(highest, lowest_[size_t(b)]);
+  work_ += size_t(open_[t]);
+  const int32_t floor = floor_[t];
+  int32_t largest = 0, highest = floor, beneath = 0;
+  for (const int32_t open : still_open(section)) {
+    const auto b = size_t(open);
+    largest = std::max(largest, size_[b]);
+    highest = std::max(highest, lowest_[b]);
+    beneath += lowest_[b] <= floor ? size_[b] : 0;
   }
-  if (slack_[t] - (highest - floor_[t]) >= (highest > floor_[t] ? largest : 0)) return true;
-  int32_t end = floor_[t];
+  const int32_t enough = highest - floor + largest - slack_[t];
+  if (highest == floor || beneath >= enough) return true;
   late_.clear();
   early_.clear();
   for (const int32_t open : still_open(section)) {
     const auto b = size_t(open);
-    if (lowest_[b] <= floor_[t]) {
-      end += buffers_[b].size;
-      early_.push_back(buffers_[b].size);
-    } else {
+    if (lowest_[b] <= floor)
+      early_.push_back(size_[b]);
+    else
       late_.push_back(uint64_t(lowest_[b]) << 32 | uint32_t(b));
-    }
   }
-  std::sort(late_.begin(), late_.end());
   const auto low = [&](size_t i) { return int32_t(late_[i] >> 32); };
-  const auto size = [&](size_t i) { return buffers_[uint32_t(late_[i])].size; };
-  for (size_t i = 0; i < late_.size(); ++i) end = std::max(end, low(i)) + size(i);
-  if (end > capacity_) {
-    blame(section);
-    return false;
+  const auto size = [&](size_t i) { return size_[uint32_t(late_[i])]; };
+  size_t sorted = 0;
+  const auto sort_up_to = [&](size_t i) {
+    if (i < sorted) return;
+    if (i < kSelected) {
+      std::swap(late_[i], *std::min_element(late_.begin() + ptrdiff_t(i), late_.end()));
+      sorted = i + 1;
+    } else {
+      std::sort(late_.begin() + ptrdiff_t(i), late_.end());
+      sorted = late_.size();
+    }
+  };
+  lifted_.clear();
+  int32_t most = 0;
+  for (size_t i = 0; i < late_.size() && beneath < enough; ++i) {
+    sort_up_to(i);
+    lifted_.push_back(0);
+    if (!i || low(i - 1) != low(i)) {
+      const int32_t room = slack_[t] + beneath - (low(i) - floor);
+      if (room < 0) {
+        blame(section);
+        return false;
+      }
+      if (room < largest) {
+        int32_t before = floor;
+        for (const int32_t s : early_) before += s > room ? s : 0;
+        for (size_t k = 0; k < i; ++k) before += size(k) > room ? size(k) : 0;
+        if (before > low(i)) lifted_[i] = most = std::max(most, before);
+      }
+    }
+    beneath += size(i);
   }
-  if (late_.empty() || capacity_ - end >= largest) return true;
-  lifted_.assign(late_.size(), 0);
-  int32_t after = 0;  // sizes of the set: all from i on
-  for (size_t i = late_.size(); i-- > 0;) {
-    after += size(i);
-    if (i && low(i - 1) == low(i)) continue;
-    const int32_t room = capacity_ - low(i) - after;
-    if (room >= largest) continue;
-    int32_t before = floor_[t];
-    for (const int32_t s : early_) before += s > room ? s : 0;
-    for (size_t k = 0; k < i; ++k) before += size(k) > room ? size(k) : 0;
-    if (before > low(i)) lifted_[i] = before;
-  }
+  if (!most) return true;
   int32_t to = 0;
   for (size_t i = 0; i < late_.size(); ++i) {
-    to = std::max(to, lifted_[i]);
+    if (i < lifted_.size()) to = std::max(to, lifted_[i]);
     const auto b = int32_t(uint32_t(late_[i]));
     if (to > lowest_[size_t(b)]) lift(b, to, 0, 0);
   }
@@ -346,8 +371,8 @@ int32_t Skyline::choose_section(const Frame& frame) {
     double ways = supported_[t] - 1;
     if (slack_[t] > 0) ways += 0.5 + std::min(2.0, 50.0 * slack_[t] / capacity_);
     if (ways > 0) {
-      ways += (slack_factor_ * slack_[t] + height_factor_ * floor_[t]) / capacity_;
-      if (weigh_sections_) ways /= section_weight_[t];
+      ways += (way_.slack * slack_[t] + way_.height * floor_[t]) / capacity_;
+      if (way_.weigh_sections) ways /= section_weight_[t];
     }
     if (ways >= least) continue;
     least = ways;
@@ -445,7 +470,8 @@ int32_t Skyline::choose(int32_t at) {
 }
 
 Skyline::Outcome Skyline::attempt(int32_t capacity, uint64_t nodes, const std::function<bool()>& stop) {
-  draw();
+  if (!found_) draw();
+  found_ = false;
   restart(capacity);
   if (std::any_of(slack_.begin(), slack_.end(), [](int32_t slack) { return slack < 0; }))
     return Outcome::kNone;
@@ -457,6 +483,8 @@ Skyline::Outcome Skyline::attempt(int32_t capacity, uint64_t nodes, const std::f
     to_do = choose(open(part) ? int32_t(frames_.size()) - 1 : part.frame);
     if (frames_.empty()) return Outcome::kNone;
   }
+  found_ = true;
+  good_ = way_;
   return Outcome::kFound;
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -31,9 +32,12 @@ class Skyline {
   // All sections together must hold less than 2^30 units at once. `sections`: each holds a buffer.
   Skyline(std::vector<SpanBuffer> buffers, int32_t sections, uint64_t seed);
 
-  // Looks for a placement with no end above `capacity` through at most `nodes` decisions, with a way of
-  // choosing drawn anew at each call; what earlier calls learned is kept. kNone: there is no such placement.
+  // Looks for a placement with no end above `capacity` through at most `nodes` decisions. A way of choosing
+  // is drawn anew at each call, but for one after success: what was good for one capacity is for a lower one,
+  // too. What earlier calls learned is kept. kNone: there is no such placement.
   Outcome attempt(int32_t capacity, uint64_t nodes, const std::function<bool()>& stop);
+  // What all calls have cost, in looks at buffers.
+  uint64_t work() const { return work_; }
   // After kFound: the offset of each buffer, in units.
   const std::vector<int32_t>& offsets() const { return offset_; }
 
@@ -59,6 +63,11 @@ class Skyline {
     int32_t old;
   };
 
+  // How buffers and sections are chosen: exponents and factors.
+  struct Way {
+    double size, length, slack, height, noise;
+    bool weigh_sections;
+  };
   void draw();
   void restart(int32_t capacity);
   void set(int32_t& where, int32_t value) {
@@ -93,6 +102,7 @@ class Skyline {
   void forget_touched();
 
   const std::vector<SpanBuffer> buffers_;
+  std::vector<int32_t> size_;  // of each buffer
   const int32_t sections_;
   std::vector<uint32_t> at_first_;  // of each section, in at_
   std::vector<int32_t> at_;         // buffers of each section, those that are to come first
@@ -119,12 +129,13 @@ class Skyline {
   std::vector<int32_t> plateau_end_, flat_, supported_;  // scratch of choose_section
 
   int32_t capacity_ = 0;
-  uint64_t nodes_ = 0;  // decisions of all calls
+  uint64_t nodes_ = 0, work_ = 0;  // decisions of all calls, and what they cost
   std::mt19937_64 random_;
   std::vector<double> score_, buffer_weight_, section_weight_;
   double weight_step_ = 1;
-  double slack_factor_ = 0, height_factor_ = 0;
-  bool weigh_sections_ = false;
+  Way way_{};
+  std::optional<Way> good_;  // the latest that led to a placement
+  bool found_ = false;       // by the call before
   std::vector<uint64_t> buffer_key_, section_key_;
   std::vector<uint64_t> bad_;  // keys of states that have no placement
 };
