@@ -69,7 +69,8 @@ core::Schema runtime_schema() {
            .default_value = "false",
            .doc =
                "finds faults with memory, slowly: zones around buffers that nothing may write, buffers that "
-               "begin as NaN, reports of leaks that say where a buffer was made"}},
+               "begin as NaN, reports of leaks that say where a buffer was made, and errors that name who still "
+               "uses what is destroyed"}},
       "Memory of devices.");
   schema.add(
       "engine",

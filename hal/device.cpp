@@ -263,6 +263,7 @@ void Device::free(Buffer* buffer) {
 }
 
 Status Device::free_after(Buffer* buffer, std::span<const belay_event> events) {
+  if (hal->options().checked) hal->uses().forget(*buffer);
   std::vector<belay_event> uses;
   merge_events(uses, events);
   std::erase_if(uses, [&](const belay_event& use) { return hal->reached(use); });

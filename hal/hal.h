@@ -9,6 +9,7 @@
 #include "hal/ledger.h"
 #include "hal/planner.h"
 #include "hal/timelines.h"
+#include "hal/uses.h"
 
 #include <cstdint>
 #include <memory>
@@ -27,7 +28,7 @@ enum class QueueFull : uint8_t {
 struct HalOptions {
   QueueFull queue_full = QueueFull::kHelp;
   uint64_t memory_limit = 0;  // bytes of each device; 0: what the driver says
-  bool checked = false;       // buffers have guard zones and remember where they were made
+  bool checked = false;       // buffers have guard zones, remember where they were made and who uses them
 };
 
 // Made before the host starts, so that plugins find its table; devices and policies are there after attach().
@@ -51,6 +52,7 @@ class Hal {
   // Whether the work up to an event has ended; true too where its stream has.
   bool reached(const belay_event& event);
   Ledger& ledger() { return ledger_; }
+  Uses& uses() { return uses_; }
   Slots<Buffer>& buffers() { return buffers_; }
   Slots<Stream>& streams() { return streams_; }
   Slots<Program>& programs() { return programs_; }
@@ -95,6 +97,7 @@ class Hal {
   void* holder_user_ = nullptr;
   Timelines timelines_;
   Ledger ledger_;
+  Uses uses_{*this};
   Slots<Device> device_slots_;
   Slots<Buffer> buffers_;
   Slots<Stream> streams_;

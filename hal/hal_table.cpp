@@ -110,6 +110,30 @@ void end(const belay_host* host, belay_obj* handle, const char* call, const char
   }
 }
 
+// Queues with `queue(&event)`; where memory is checked, what `operands(buffers, addresses)` names is in use until then.
+template <class Queue, class Operands>
+belay_status queue_use(Hal& hal, const char* call, belay_event* out, Queue&& queue, Operands&& operands) {
+  if (!hal.options().checked) [[likely]]
+    return queue(out);
+  belay_event event{};
+  const belay_status status = queue(&event);
+  if (status != BELAY_OK) return status;
+  if (out) *out = event;
+  std::vector<belay_obj*> buffers;
+  std::vector<const void*> addresses;
+  operands(buffers, addresses);
+  hal.uses().queued(call, event, buffers, addresses);
+  return status;
+}
+
+void add_bindings(const belay_binding* bindings, uint64_t count, std::vector<belay_obj*>& buffers,
+                  std::vector<const void*>& addresses) {
+  for (uint64_t i = 0; i < count; ++i) {
+    buffers.push_back(bindings[i].buffer);
+    if (!bindings[i].buffer) addresses.push_back(bindings[i].host);
+  }
+}
+
 belay_status created(Hal& hal, const belay_host* host, auto result, belay_obj** out) {
   if (!result.ok()) return hal.make(result.status());
   if (host && core::plugin_of(host).empty()) hal.hold(**result);
@@ -223,7 +247,17 @@ belay_status buffer_info(const belay_host* host, belay_obj* handle, belay_hal_bu
 }
 
 void buffer_destroy(const belay_host* host, belay_obj* handle) {
-  end<Buffer>(host, handle, "buffer_destroy", "buffer", [](Buffer& buffer) { buffer.device->free(&buffer); });
+  end<Buffer>(host, handle, "buffer_destroy", "buffer", [host](Buffer& buffer) {
+    Hal& hal = *buffer.hal;
+    std::vector<belay_event> left;
+    if (hal.options().checked) {
+      if (const Status wrong = hal.uses().end(buffer, left); !wrong.ok()) {
+        hal.host().log().error("hal", wrong.message());
+        hal.release(told(host, hal.make(wrong)));
+      }
+    }
+    if (left.empty() || !buffer.device->free_after(&buffer, left).ok()) buffer.device->free(&buffer);
+  });
 }
 
 belay_status reserve(const belay_host* host, belay_obj* handle, const belay_alloc_req* req, belay_obj** out) {
@@ -277,7 +311,12 @@ belay_status copy(const belay_host* host, belay_obj* handle, const belay_copy_re
   return on_stream(host, handle, "copy", [&](Stream& stream) {
     if (!sized(req)) [[unlikely]]
       return stream.hal->make(bad_size("copy", req, "the request"));
-    return stream.copy(*req, out);
+    return queue_use(
+        *stream.hal, "copy", out, [&](belay_event* event) { return stream.copy(*req, event); },
+        [&](auto& buffers, auto& addresses) {
+          buffers = {req->dst, req->src};
+          addresses = {req->host_dst, req->host_src};
+        });
   });
 }
 
@@ -285,7 +324,9 @@ belay_status fill(const belay_host* host, belay_obj* handle, const belay_fill_re
   return on_stream(host, handle, "fill", [&](Stream& stream) {
     if (!sized(req)) [[unlikely]]
       return stream.hal->make(bad_size("fill", req, "the request"));
-    return stream.fill(*req, out);
+    return queue_use(
+        *stream.hal, "fill", out, [&](belay_event* event) { return stream.fill(*req, event); },
+        [&](auto& buffers, auto&) { buffers = {req->dst}; });
   });
 }
 
@@ -294,7 +335,12 @@ belay_status launch(const belay_host* host, belay_obj* handle, const belay_launc
   return on_stream(host, handle, "launch", [&](Stream& stream) {
     if (!sized(req)) [[unlikely]]
       return stream.hal->make(bad_size("launch", req, "the request"));
-    return stream.launch(*req, out);
+    return queue_use(
+        *stream.hal, "launch", out, [&](belay_event* event) { return stream.launch(*req, event); },
+        [&](auto&, auto& addresses) {  // words that are no addresses lie in no buffer
+          for (uint64_t i = 0; i < req->arg_count; ++i)
+            addresses.push_back(reinterpret_cast<const void*>(req->args[i]));
+        });
   });
 }
 
@@ -400,7 +446,10 @@ belay_status program_launch(const belay_host* host, belay_obj* handle, belay_obj
     Stream* stream = alive<Stream>(on);
     if (!stream) [[unlikely]]
       return program.hal->make(program.hal->bad_handle(on, BELAY_OBJ_STREAM, "program_launch", "stream"));
-    return program.launch(*stream, bindings, count, out);
+    return queue_use(
+        *program.hal, "program_launch", out,
+        [&](belay_event* event) { return program.launch(*stream, bindings, count, event); },
+        [&](auto& buffers, auto& addresses) { add_bindings(bindings, count, buffers, addresses); });
   });
 }
 
@@ -466,7 +515,10 @@ belay_status package_launch(const belay_host* host, belay_obj* handle, belay_obj
     Stream* stream = alive<Stream>(on);
     if (!stream)
       return package.hal->make(package.hal->bad_handle(on, BELAY_OBJ_STREAM, "package_launch", "stream"));
-    return package.launch(*stream, bindings, count, out);
+    return queue_use(
+        *package.hal, "package_launch", out,
+        [&](belay_event* event) { return package.launch(*stream, bindings, count, event); },
+        [&](auto& buffers, auto& addresses) { add_bindings(bindings, count, buffers, addresses); });
   });
 }
 
@@ -535,7 +587,15 @@ belay_status bind(const belay_host* host, belay_obj* handle, const belay_bind_re
 belay_status tensor_copy(const belay_host* host, belay_obj* handle, const belay_tensor* to,
                          const belay_tensor* from, belay_event* out) {
   return on_stream(host, handle, "tensor_copy",
-                   [&](Stream& stream) { return copy_tensor(stream, to, from, out); });
+                   [&](Stream& stream) {
+                     return queue_use(
+                         *stream.hal, "tensor_copy", out,
+                         [&](belay_event* event) { return copy_tensor(stream, to, from, event); },
+                         [&](auto& buffers, auto& addresses) {
+                           buffers = {to->buffer, from->buffer};
+                           addresses = {to->data, from->data};
+                         });
+                   });
 }
 
 constexpr belay_hal_vt kTable{.hdr = {sizeof(belay_hal_vt), 0, nullptr},

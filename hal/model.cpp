@@ -250,13 +250,38 @@ Result<Model*> Model::load(Runtime& runtime, const ModelRequest& request) {
   return model;
 }
 
-void Model::destroy() {
-  if (const uint64_t left = holders_.load(std::memory_order_relaxed) - 1; left > 0)
-    runtime_.host().log().warning("model", "Model '" + name() + "' was destroyed before " +
-                                               std::to_string(left) + (left == 1 ? " context" : " contexts") +
-                                               " of it; it stays until they are gone.");
+Status Model::destroy() {
+  Status wrong;
+  core::Log& log = runtime_.host().log();
+  if (const uint64_t left = holders_.load(std::memory_order_relaxed) - 1; left > 0) {
+    std::string text = "Model '" + name() + "' was destroyed before " + std::to_string(left) +
+                       (left == 1 ? " context" : " contexts") + " of it";
+    if (!runtime_.hal().options().checked) {
+      log.warning("model", text + "; it stays until they are gone.");
+    } else {
+      destroyed_.store(true, std::memory_order_release);
+      std::lock_guard lock(mutex_);
+      uint64_t busy = 0;
+      for (Context* context : contexts_) busy += context->quiesce();
+      if (busy) text += ", " + std::to_string(busy) + " of them with a run that had not ended";
+      wrong = {Code::kFailedPrecondition, text + ": destroy the contexts first; they do not run any more."};
+      log.error("model", wrong.message());
+    }
+  }
   Slots<Model>::retire(this);
   let_go();
+  return wrong;
+}
+
+void Model::add(Context* context) {
+  std::lock_guard lock(mutex_);
+  contexts_.insert(context);
+  holders_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Model::remove(Context* context) {
+  std::lock_guard lock(mutex_);
+  contexts_.erase(context);
 }
 
 void Model::end() {
@@ -297,7 +322,7 @@ Result<Context*> Context::create(Model& model) {
   context->table = made.table;
   context->impl = made.impl;
   Slots<Context>::publish(context);
-  model.hold();
+  model.add(context);
   return context;
 }
 
@@ -311,10 +336,59 @@ void Context::destroy() {
     }
   }
   Model& model = model_;
+  model.remove(this);
   vt().destroy(this);
   Slots<Context>::retire(this);
   model.runtime().contexts().drop(this);
   model.let_go();
+}
+
+bool Context::quiesce() {
+  bool busy = false;
+  {
+    std::unique_lock lock(mutex_);
+    busy = running_;
+    ended_.wait(lock, [&] { return !running_; });
+  }
+  Hal& hal = model_.runtime().hal();
+  if (queued_.timeline && !hal.reached(queued_)) {
+    busy = true;
+    const Timelines::Pin stream(hal.timelines(), queued_.timeline);
+    if (stream) hal.release(stream->synchronize(queued_.value, BELAY_FOREVER));
+  }
+  return busy;
+}
+
+std::string Context::name_of(const char* what, uint64_t index) const {
+  belay_io_info info{};
+  info.hdr.struct_size = sizeof info;
+  const bool input = std::string_view(what) == "input";
+  belay_obj* model = &model_;
+  const belay_status raw = input ? model_.vt().input_info(model, index, &info) : model_.vt().output_info(model, index, &info);
+  hal->release(raw);
+  return std::string(what) + " " + (raw == BELAY_OK ? "'" + to_string(info.name) + "'" : std::to_string(index)) +
+         " of a context of '" + model_.name() + "'";
+}
+
+Status Context::check_lent() const {
+  if (!hal->options().checked) [[likely]]
+    return {};
+  if (model_.destroyed())
+    return {Code::kFailedPrecondition, "Model '" + model_.name() + "' was destroyed, and what it borrowed may be gone; "
+                                       "destroy its contexts first."};
+  for (const auto* all : {&inputs_, &outputs_})
+    for (const std::shared_ptr<Lent>& lent : *all)
+      if (lent && lent->gone)
+        return {Code::kFailedPrecondition, "The buffer was destroyed in which " + lent->who +
+                                               " lies; set other memory there before the next run."};
+  return {};
+}
+
+Status Context::check_rebind(const char* what, uint64_t index) {
+  if (!queued_.timeline || hal->reached(queued_)) return {};
+  return {Code::kFailedPrecondition, "The " + name_of(what, index) + " is to change while operation " +
+                                         std::to_string(queued_.value) +
+                                         ", a queued run, uses it; wait for its event first, or use one more context."};
 }
 
 belay_status Context::busy(const char* call) {
@@ -342,16 +416,37 @@ belay_status Context::exclusively(const char* call, Body&& body) {
 }
 
 belay_status Context::set_input(uint64_t index, const belay_datum* datum) {
-  return exclusively("set_input", [&] { return checked(vt().set_input(this, index, datum), "set_input"); });
+  return exclusively("set_input", [&]() -> belay_status {
+    if (!hal->options().checked) [[likely]]
+      return checked(vt().set_input(this, index, datum), "set_input");
+    if (Status good = check_rebind("input", index); !good.ok()) return hal->make(good);
+    const belay_status status = checked(vt().set_input(this, index, datum), "set_input");
+    if (status == BELAY_OK) {
+      if (inputs_.size() <= index) inputs_.resize(index + 1);
+      inputs_[index] = datum ? hal->uses().lend(*datum, name_of("input", index)) : nullptr;
+    }
+    return status;
+  });
 }
 
 belay_status Context::set_output(uint64_t index, const belay_tensor* tensor) {
-  return exclusively("set_output",
-                     [&] { return checked(vt().set_output(this, index, tensor), "set_output"); });
+  return exclusively("set_output", [&]() -> belay_status {
+    if (!hal->options().checked) [[likely]]
+      return checked(vt().set_output(this, index, tensor), "set_output");
+    if (Status good = check_rebind("output", index); !good.ok()) return hal->make(good);
+    const belay_status status = checked(vt().set_output(this, index, tensor), "set_output");
+    if (status == BELAY_OK) {
+      if (outputs_.size() <= index) outputs_.resize(index + 1);
+      outputs_[index] = tensor ? hal->uses().lend(*tensor, name_of("output", index)) : nullptr;
+    }
+    return status;
+  });
 }
 
 belay_status Context::run() {
   return exclusively("run", [&]() -> belay_status {
+    if (Status good = check_lent(); !good.ok()) [[unlikely]]
+      return hal->make(good);
     if (Status good = model_.files().check(); !good.ok()) [[unlikely]]
       return hal->make(good);
     const belay_status raw = vt().run(this);
@@ -372,10 +467,11 @@ belay_status Context::run_async(belay_completion completion) {
     running_ = false;
     ended_.notify_all();
   };
-  if (Status good = model_.files().check(); !good.ok()) {
-    stop();
-    return hal->make(good);
-  }
+  for (Status good : {check_lent(), model_.files().check()})
+    if (!good.ok()) {
+      stop();
+      return hal->make(good);
+    }
   completion_ = completion;
   {
     std::lock_guard lock(mutex_);
@@ -456,10 +552,13 @@ belay_status Context::enqueue(Stream& stream, belay_event* out) {
       return hal->make({Code::kFailedPrecondition,
                         "enqueue: the stream is capturing, and a run of '" + model_.name() +
                             "', whose memory changes from one to the next, is no part of a program."});
+    if (Status good = check_lent(); !good.ok()) [[unlikely]]
+      return hal->make(good);
     if (Status good = model_.files().check(); !good.ok()) [[unlikely]]
       return hal->make(good);
     belay_event done{};
     const belay_status raw = vt().enqueue(this, &stream, &done);
+    if (raw == BELAY_OK) queued_ = done;
     if (raw == BELAY_OK && out) *out = done;
     return checked(raw, "enqueue");
   });

@@ -11,13 +11,17 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace belay::hal {
 
+class Context;
 class Device;
 class Runtime;
 class Stream;
+struct Lent;
 
 struct ModelRequest {
   std::string path = {};    // empty: `bytes`
@@ -48,18 +52,23 @@ class Model : public Object {
   Model(Runtime& runtime, Device& device, ReadModel read)
       : runtime_(runtime), device_(device), read_(std::move(read)) {}
   static Result<Model*> load(Runtime& runtime, const ModelRequest& request);
-  // Ends with its last context; where there are some the log names the model.
-  void destroy();
+  // Ends with its last context; where there are some the log names the model. With [memory] checked that is a
+  // FAILED_PRECONDITION, after waiting for what they run: what the model borrows may be gone when the caller goes on.
+  Status destroy();
 
   Runtime& runtime() const { return runtime_; }
   Device& device() const { return device_; }
   const std::string& name() const { return read_.name; }
   const ModelFiles& files() const { return *read_.files; }
   const belay_executable_vt& vt() const { return *static_cast<const belay_executable_vt*>(table); }
+  // Its contexts; each holds it until let_go(), after which it may be gone.
+  void add(Context* context);
+  void remove(Context* context);
   void let_go() {
     if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) end();
   }
-  void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
+  // Destroyed while there were contexts, where memory is checked: these do not run any more.
+  bool destroyed() const { return destroyed_.load(std::memory_order_acquire); }
 
  private:
   void end();
@@ -67,6 +76,9 @@ class Model : public Object {
   Device& device_;
   ReadModel read_;
   std::atomic<uint64_t> holders_{1};  // the handle and the contexts
+  std::atomic<bool> destroyed_{false};
+  std::mutex mutex_;  // of what follows
+  std::set<Context*> contexts_;
 };
 
 // The object of a belay_context; as a belay_obj it is the engine's context. One thread at a time, which is
@@ -78,6 +90,8 @@ class Context : public Object {
   explicit Context(Model& model) : model_(model) {}
   static Result<Context*> create(Model& model);
   void destroy();  // waits for a run that is under way
+  // Waits for the runs that go on or are queued; whether there were some.
+  bool quiesce();
 
   Model& model() const { return model_; }
   const belay_context_vt& vt() const { return *static_cast<const belay_context_vt*>(table); }
@@ -96,6 +110,11 @@ class Context : public Object {
   belay_status busy(const char* call);
   belay_status checked(belay_status raw, const char* slot);
   belay_status lacks(const char* slot);
+  // Where memory is checked: nothing that the next run uses has ended.
+  Status check_lent() const;
+  // Where memory is checked: no queued run still uses what is to be replaced.
+  Status check_rebind(const char* what, uint64_t index);
+  std::string name_of(const char* what, uint64_t index) const;
   static void async_done(void* user, belay_status status);
 
   Model& model_;
@@ -104,6 +123,8 @@ class Context : public Object {
   std::mutex mutex_;  // of the end of an asynchronous run, for destroy
   std::condition_variable ended_;
   bool running_ = false;
+  belay_event queued_{};                            // of the last enqueue; timeline 0: none
+  std::vector<std::shared_ptr<Lent>> inputs_, outputs_;  // where memory is checked; null: in no buffer
 };
 
 }  // namespace belay::hal

@@ -45,8 +45,7 @@ void belay_model_destroy(belay_model* handle) {
   if (!handle) return;
   succeeds("belay_model_destroy", [&]() -> Status {
     BELAY_TRY(check(handle, "belay_model_destroy"));
-    as_model(handle)->destroy();
-    return {};
+    return as_model(handle)->destroy();
   });
 }
 

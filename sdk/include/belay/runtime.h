@@ -123,7 +123,10 @@ typedef struct belay_model_req {
 
 /* Errors: NOT_FOUND, DATA_LOSS (damaged), INVALID_ARGUMENT, UNIMPLEMENTED; each names file and object. */
 BELAY_API belay_status belay_model_load(belay_runtime*, const belay_model_req*, belay_model** out);
-BELAY_API void belay_model_destroy(belay_model*); /* contexts must be gone; NULL is ignored */
+/* Its contexts must be gone, and until then what it borrows (`bytes` of the request) stays. With [memory] checked = true
+ * breaking this is an error, told by belay_last_error: the call waits for what they run, and they do not run any more. NULL
+ * is ignored. */
+BELAY_API void belay_model_destroy(belay_model*);
 BELAY_API uint64_t belay_model_input_count(belay_model*);
 BELAY_API uint64_t belay_model_output_count(belay_model*);
 BELAY_API belay_status belay_model_input_info(belay_model*, uint64_t index, belay_io_info* inout);
@@ -136,8 +139,10 @@ BELAY_API belay_status belay_model_print(belay_runtime*, const belay_model_req*,
 /* The same as the image itself (graph.h, read by belay/graph/view.hpp): verified, in one call of the sink. */
 BELAY_API belay_status belay_model_freeze(belay_runtime*, const belay_model_req*, belay_sink image);
 
-/* The slots of belay_context_vt, see engine.h. Errors of create: RESOURCE_EXHAUSTED (as many are alive as [engine]
- * max_contexts says, or no memory). */
+/* The slots of belay_context_vt, see engine.h: what is set is lent until other memory is set or the context is destroyed,
+ * and a run that is queued has it until its event. With [memory] checked = true setting other memory before that, and running
+ * on memory of a buffer that was destroyed, gives FAILED_PRECONDITION. Errors of create: RESOURCE_EXHAUSTED (as many are
+ * alive as [engine] max_contexts says, or no memory). */
 BELAY_API belay_status belay_context_create(belay_model*, belay_context** out);
 BELAY_API void belay_context_destroy(belay_context*); /* NULL is ignored */
 BELAY_API belay_status belay_context_set_input(belay_context*, uint64_t index, const belay_datum*);

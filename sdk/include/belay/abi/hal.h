@@ -67,7 +67,10 @@ typedef struct belay_hal_vt {
   belay_status (*buffer_create)(const belay_host*, belay_obj* device, const belay_alloc_req*, belay_obj** out)
       BELAY_NOEXCEPT;
   belay_status (*buffer_info)(const belay_host*, belay_obj* buffer, belay_hal_buffer_info* inout) BELAY_NOEXCEPT;
-  /* What is queued and uses it must have ended. NULL is ignored; a handle that is none is logged. */
+  /* Whoever made the buffer keeps it, and the memory it lent to it, until what is queued and uses it has ended and no
+   * context has a tensor in it as an input or output. With [memory] checked = true breaking this is an error that names the
+   * buffer and who uses it, told by belay_last_error and in the log: the call waits for the queued work, and contexts
+   * refuse to run until they are given other memory. NULL is ignored; a handle that is none is logged. */
   void (*buffer_destroy)(const belay_host*, belay_obj* buffer) BELAY_NOEXCEPT;
 
   belay_status (*stream_create)(const belay_host*, belay_obj* device, const belay_hal_stream_req*, belay_obj** out)

@@ -1,0 +1,108 @@
+#include "hal/uses.h"
+
+#include "hal/hal.h"
+
+#include <algorithm>
+
+namespace belay::hal {
+
+const Buffer* Uses::buffer_of(belay_obj* handle, const void* address) const {
+  if (handle) return alive<Buffer>(handle);
+  return address ? static_cast<const Buffer*>(hal_.ledger().find(address).buffer) : nullptr;
+}
+
+void Uses::queued(const char* call, belay_event event, const std::vector<belay_obj*>& buffers,
+                  const std::vector<const void*>& addresses) {
+  if (!event.timeline) return;
+  std::lock_guard lock(mutex_);
+  const auto note = [&](const Buffer* buffer) {
+    if (!buffer) return;
+    std::vector<Use>& uses = entries_[buffer].queued;
+    const auto at = std::find_if(uses.begin(), uses.end(),
+                                 [&](const Use& use) { return use.event.timeline == event.timeline; });
+    if (at == uses.end())
+      uses.push_back({event, call});
+    else
+      *at = {event, call};
+  };
+  for (belay_obj* handle : buffers) note(buffer_of(handle, nullptr));
+  for (const void* address : addresses) note(buffer_of(nullptr, address));
+}
+
+void Uses::add(const belay_tensor& tensor, const std::shared_ptr<Lent>& lent, bool& found) {
+  const Buffer* buffer = buffer_of(tensor.data ? nullptr : tensor.buffer, tensor.data);
+  if (!buffer) return;
+  found = true;
+  std::vector<std::weak_ptr<Lent>>& all = entries_[buffer].lent;
+  std::erase_if(all, [](const std::weak_ptr<Lent>& each) { return each.expired(); });
+  all.push_back(lent);
+}
+
+void Uses::add(const belay_datum& datum, const std::shared_ptr<Lent>& lent, bool& found, int depth) {
+  constexpr int kDeepest = 16;  // what is deeper no engine takes
+  if (datum.tensor) add(*datum.tensor, lent, found);
+  for (uint64_t i = 0; datum.items && depth < kDeepest && i < datum.item_count; ++i)
+    if (datum.items[i]) add(*datum.items[i], lent, found, depth + 1);
+}
+
+std::shared_ptr<Lent> Uses::lend(const belay_datum& datum, std::string who) {
+  auto lent = std::make_shared<Lent>();
+  lent->who = std::move(who);
+  bool found = false;
+  std::lock_guard lock(mutex_);
+  add(datum, lent, found, 0);
+  return found ? lent : nullptr;
+}
+
+std::shared_ptr<Lent> Uses::lend(const belay_tensor& tensor, std::string who) {
+  auto lent = std::make_shared<Lent>();
+  lent->who = std::move(who);
+  bool found = false;
+  std::lock_guard lock(mutex_);
+  add(tensor, lent, found);
+  return found ? lent : nullptr;
+}
+
+void Uses::forget(const Buffer& buffer) {
+  std::lock_guard lock(mutex_);
+  entries_.erase(&buffer);
+}
+
+Status Uses::end(const Buffer& buffer, std::vector<belay_event>& left) {
+  Entry entry;
+  {
+    std::lock_guard lock(mutex_);
+    const auto at = entries_.find(&buffer);
+    if (at == entries_.end()) return {};
+    entry = std::move(at->second);
+    entries_.erase(at);
+  }
+  std::string users, advice;
+  const auto say = [&](const std::string& who) { (users += users.empty() ? "" : ", ") += who; };
+  for (const Use& use : entry.queued) {
+    if (hal_.reached(use.event)) continue;
+    const Timelines::Pin stream(hal_.timelines(), use.event.timeline);
+    if (!stream) continue;
+    say("operation " + std::to_string(use.event.value) + " (" + use.call + ") queued on a stream of '" +
+        stream->device().name() + "'");
+    advice = "wait for its event first, or destroy the buffer with buffer_destroy_after";
+    // Its end is waited for, so that the memory is nobody's when the caller goes on.
+    hal_.release(stream->synchronize(use.event.value, BELAY_FOREVER));
+    if (!hal_.reached(use.event)) left.push_back(use.event);
+  }
+  for (const std::weak_ptr<Lent>& weak : entry.lent) {
+    const std::shared_ptr<Lent> lent = weak.lock();
+    if (!lent) continue;
+    lent->gone = true;
+    say(lent->who);
+    advice += (advice.empty() ? "" : "; ") + std::string("set other memory there, or destroy the context, first");
+  }
+  if (users.empty()) return {};
+  const std::string made = buffer.guard ? buffer.guard->made.text() : std::string();
+  return {Code::kFailedPrecondition, std::string(buffer.borrowed ? "A buffer over lent memory of " : "A buffer of ") +
+                                         std::to_string(buffer.bytes) + " bytes on '" + buffer.device->name() + "'" +
+                                         (made.empty() ? "" : ", made by " + made + ",") +
+                                         " was destroyed while it was used by " + users + ": " + advice + "."};
+}
+
+}  // namespace belay::hal
