@@ -6,6 +6,8 @@ import gzip
 import json
 import pathlib
 import random
+import re
+import subprocess
 import sys
 import unittest
 import xml.etree.ElementTree
@@ -50,6 +52,7 @@ def most_live(rows):
 
 class MemoryReplayTest(ProgramTest):
     traces = None
+    readme = pathlib.Path(__file__).parents[3] / "README.md"
 
     def replay(self, *arguments, code=0, **options):
         made = self.json("memory", "replay", *arguments, "--runs", 1, schema="belay.memory-replay/1", code=code, **options)
@@ -169,9 +172,20 @@ class MemoryReplayTest(ProgramTest):
             with self.subTest(file=file.name):
                 self.assertLess(self.replay(file)["ratio"], 1.25)
         serving = self.traces / "multi-model-serving.csv.gz"
-        for lag in (0,):
+        for lag in (0, 100, "never"):
             with self.subTest(lag=lag):
-                self.assertLess(self.replay(serving, "--lag", lag)["ratio"], 1.10)
+                made = self.replay(serving, "--lag", lag)
+                self.assertLessEqual(made["ratio"], 1.10)
+                self.assertLess(made["waits"], made["pairs"] / 50)
+
+    def test_documented_commands_run(self):
+        documented = self.readme.read_text().split("### memory replay")[1].split("```")[1].splitlines()
+        commands = [line[2:] for line in documented if line.startswith("$ ")]
+        self.assertGreater(len(commands), 2)
+        for command in commands:
+            with self.subTest(command=command):
+                command = re.sub(r"^belay ", self.program + " ", command)
+                subprocess.run(["bash", "-c", command], cwd=self.folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
 if __name__ == "__main__":

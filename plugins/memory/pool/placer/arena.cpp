@@ -8,6 +8,10 @@ namespace {
 
 constexpr int kLooks = 16;   // at candidates of one class
 constexpr int kEvents = 4;   // that are asked for in each place
+// Blocks smaller than this share of all are cut from the high end of what is free, others from the low one: what is
+// small is often there for long, and not to lie between large ones.
+constexpr int kSmallShift = 8;
+constexpr int kPendingShift = 5;  // of all: so much may be listed and not be clean before somebody waits
 
 }  // namespace
 
@@ -73,6 +77,7 @@ void Arena::unlink(uint32_t n) noexcept {
 }
 
 void Arena::put_last(uint32_t n) noexcept {
+  pending_ += nodes_[n].size;
   cold_[n].sooner = latest_;
   cold_[n].later = kNone;
   (latest_ == kNone ? soonest_ : cold_[latest_].later) = n;
@@ -80,6 +85,7 @@ void Arena::put_last(uint32_t n) noexcept {
 }
 
 void Arena::take_out(uint32_t n) noexcept {
+  pending_ -= nodes_[n].size;
   const Cold& x = cold_[n];
   (x.sooner == kNone ? soonest_ : cold_[x.sooner].later) = x.later;
   (x.later == kNone ? latest_ : cold_[x.later].sooner) = x.sooner;
@@ -240,6 +246,7 @@ void Arena::merge(uint32_t n) noexcept {
   if (!stays) unlink(low);
   if (y.colour != kClean)
     cold_[low].value = x.colour == kClean ? cold_[n].value : std::max(cold_[low].value, cold_[n].value);
+  if (stays && colour != kClean) pending_ += y.size;
   x.colour = colour;
   x.size += y.size;
   x.after = y.after;
@@ -346,7 +353,10 @@ uint32_t Arena::split(uint32_t n, uint32_t size) noexcept {
   const uint32_t low = new_node();
   Node &x = nodes_[n], &y = nodes_[low];
   const bool stays = class_of(x.size) == class_of(x.size - size);
-  if (!stays) unlink(n);
+  if (!stays)
+    unlink(n);
+  else if (x.colour != kClean)
+    pending_ -= size;
   y.begin = x.begin;
   y.size = size;
   y.before = x.before;
@@ -370,19 +380,47 @@ uint32_t Arena::split(uint32_t n, uint32_t size) noexcept {
   return low;
 }
 
-uint32_t Arena::cut(uint32_t n, const Request& req) noexcept {
-  if (const uint32_t pad = pad_of(n, req.align)) link(split(n, pad));
-  if (nodes_[n].size > req.size) return use(split(n, req.size), req);
-  unlink(n);
-  return use(n, req);
+// The high `size` likewise.
+uint32_t Arena::split_high(uint32_t n, uint32_t size) noexcept {
+  const uint32_t high = new_node();
+  Node &x = nodes_[n], &y = nodes_[high];
+  const bool stays = class_of(x.size) == class_of(x.size - size);
+  if (!stays)
+    unlink(n);
+  else if (x.colour != kClean)
+    pending_ -= size;
+  x.size -= size;
+  y.begin = x.begin + x.size;
+  y.size = size;
+  y.before = n;
+  y.after = x.after;
+  y.segment = x.segment;
+  y.colour = x.colour;
+  cold_[high].value = cold_[n].value;
+  if (y.after != kNone) nodes_[y.after].before = high;
+  x.after = high;
+  if (!stays) link(n);
+  return high;
 }
 
-uint32_t Arena::take(const Request& req) {
+uint32_t Arena::cut(uint32_t n, const Request& req) noexcept {
+  if (const uint32_t pad = pad_of(n, req.align)) link(split(n, pad));
+  if (nodes_[n].size == req.size) {
+    unlink(n);
+    return use(n, req);
+  }
+  const bool small = req.size < reserved_ >> kSmallShift && req.align == 1;
+  return use(small ? split_high(n, req.size) : split(n, req.size), req);
+}
+
+Arena::Found Arena::take(const Request& req) {
   reserve_nodes(2);
   while (!large_.empty()) settle_next(large_, req.progress);
   for (int i = 0; i < 8 && resting_granules_ > rest_most_; ++i) settle_next(small_, req.progress);
   look_around(req.progress);
   const uint8_t lane = lane_of(req.timeline);
+  Found out;
+  if (req.may_wait && lane_count_ > 1) out.wait_count = catch_up(lane, req);
   uint32_t n = fit_of(lane, req);
   if (n == kNone && resting_granules_) {
     settle_all(req.progress);
@@ -392,7 +430,31 @@ uint32_t Arena::take(const Request& req) {
     sweep(req.progress);
     n = fit_of(lane, req);
   }
-  return n == kNone ? kNone : cut(n, req);
+  if (n == kNone) return {};
+  out.node = cut(n, req);
+  return out;
+}
+
+// Memory that only some streams may have falls into pieces as pools of streams do. Where there is much of it, a stream
+// that places waits for the older half of the others', which is reached then; not again until more has come together.
+uint32_t Arena::catch_up(uint8_t lane, const Request& req) noexcept {
+  const uint64_t share = reserved_ >> kPendingShift;
+  most_pending_ = std::max(share, std::min(most_pending_, pending_ + share / 16));
+  if (pending_ <= most_pending_) return 0;
+  sweep(req.progress);
+  if (pending_ <= most_pending_) return 0;
+  std::array<uint64_t, 256> values{};
+  uint64_t seen = 0;
+  for (uint32_t n = soonest_; n != kNone && seen < pending_ / 2; n = cold_[n].later) {
+    const uint8_t colour = nodes_[n].colour;
+    seen += nodes_[n].size;
+    if (colour != kMixed && colour != lane) values[colour] = std::max(values[colour], cold_[n].value);
+  }
+  uint32_t count = 0;
+  for (uint32_t i = 1; i <= lane_count_ && count < req.waits.size(); ++i)
+    if (values[i] > lanes_[i].reached) req.waits[count++] = {lane_timelines_[i], values[i]};
+  most_pending_ = pending_ + share / 16;
+  return count;
 }
 
 Arena::Found Arena::take_run(const Request& req) {

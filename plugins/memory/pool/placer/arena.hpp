@@ -47,6 +47,7 @@ class Arena {
     uint64_t bytes, timeline, owner;
     const belay_progress* progress;
     std::span<belay_event> waits;  // room
+    bool may_wait = false;         // although there is room without
   };
   struct Found {
     uint32_t node = kNone;  // kNone: nothing fits
@@ -60,8 +61,9 @@ class Arena {
 
   // What rests of the timeline and has this very size, else kNone.
   uint32_t take_resting(const Request& req) noexcept;
-  // What fits best and needs no wait. Throws bad_alloc before anything changed but the order of what is free.
-  uint32_t take(const Request& req);
+  // What fits best of what the timeline may have. Throws bad_alloc before anything changed but the order of what is
+  // free.
+  Found take(const Request& req);
   // Out of neighbours that are free, whatever their colours; where events are not reached, as few waits as there are,
   // no more than there is room for. Throws as take() does.
   Found take_run(const Request& req);
@@ -93,7 +95,7 @@ class Arena {
                             kWords = kClasses / 64;
   static constexpr uint32_t kMostNodes = 1u << 24, kGenerations = (1u << 28) - 1, kMostSegments = 65535;
   static constexpr uint8_t kClean = 0, kMixed = 255;
-  static constexpr uint32_t kBuckets = 1024;
+  static constexpr uint32_t kBuckets = 1024, kLargeShift = 5;
 
   struct Node {
     uint32_t begin, size;    // granules
@@ -173,6 +175,7 @@ class Arena {
   void take_out(uint32_t n) noexcept;
   void sweep(const belay_progress* progress) noexcept;
   void look_around(const belay_progress* progress) noexcept;
+  uint32_t catch_up(uint8_t lane, const Request& req) noexcept;
   bool reached(uint8_t lane, uint64_t value, const belay_progress* progress) noexcept;
   bool is_clean_now(uint32_t n, const belay_progress* progress) noexcept;
   uint8_t lane_of(uint64_t timeline) const noexcept;
@@ -186,6 +189,7 @@ class Arena {
   uint32_t fit_of(uint8_t lane, const Request& req) const noexcept;
   uint32_t cut(uint32_t n, const Request& req) noexcept;
   uint32_t split(uint32_t n, uint32_t size) noexcept;
+  uint32_t split_high(uint32_t n, uint32_t size) noexcept;
   uint32_t use(uint32_t n, const Request& req) noexcept;
   // Calls each(event) for what is not reached of the uses of a free node that are not of `timeline`.
   template <class Each>
@@ -201,6 +205,8 @@ class Arena {
   uint32_t spares_ = 0;
   uint32_t soonest_ = kNone, latest_ = kNone;  // of what is listed and not clean
   uint64_t resting_granules_ = 0;
+  uint64_t pending_ = 0;       // granules of what is listed and not clean
+  uint64_t most_pending_ = 0;  // before somebody waits
   uint64_t rest_most_ = 0;  // granules
   Totals totals_;
   uint64_t reserved_ = 0, segment_count_ = 0;
@@ -261,7 +267,7 @@ inline uint32_t Arena::take_resting(const Request& req) noexcept {
 
 inline void Arena::rest(uint32_t n) noexcept {
   Node& x = nodes_[n];
-  Ring& ring = x.size > rest_most_ >> 2 ? large_ : small_;
+  Ring& ring = x.size > rest_most_ >> kLargeShift ? large_ : small_;
   if (ring.full()) settle_next(ring, nullptr);
   const uint32_t head = std::exchange(resting_[bucket_of(x.size, x.colour)], n);
   x.state = State::kResting;

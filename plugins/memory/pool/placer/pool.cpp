@@ -71,21 +71,18 @@ Status Pool::place(const belay_place_req& req, belay_placed& out) {
                                  std::to_string(req.bytes) + " bytes aligned to " + std::to_string(req.align) + "."};
   BELAY_ASSIGN(Heap* const heap, make_heap(req.heap));
   const Gate::Pass pass(heap->gate);
-  uint64_t waits = 0;
-  uint32_t n = heap->arena.take(wanted);
-  if (n == kNone) {
+  wanted.may_wait = options_.wait_first || heap->starved;
+  Arena::Found found = heap->arena.take(wanted);
+  if (found.node == kNone) {
     const uint64_t reserved = reserved_.load(std::memory_order_relaxed) + (uint64_t{wanted.size} << shift_);
     const auto past = [&](uint64_t limit) { return limit && reserved > limit; };
-    if (!options_.wait_first && !heap->starved && !past(options_.soft_limit) && !past(options_.hard_limit))
-      wanted.waits = {};
-    const Arena::Found found = heap->arena.take_run(wanted);
-    n = found.node;
-    waits = found.wait_count;
+    if (!wanted.may_wait && !past(options_.soft_limit) && !past(options_.hard_limit)) wanted.waits = {};
+    found = heap->arena.take_run(wanted);
   }
-  if (n == kNone) return grow(*heap, uint64_t{wanted.size} << shift_, out);
-  answer(*heap, n, out);
-  out.wait_count = waits;
-  if (waits) waits_.fetch_add(waits, std::memory_order_relaxed);
+  if (found.node == kNone) return grow(*heap, uint64_t{wanted.size} << shift_, out);
+  answer(*heap, found.node, out);
+  out.wait_count = found.wait_count;
+  if (found.wait_count) waits_.fetch_add(found.wait_count, std::memory_order_relaxed);
   return {};
 }
 
