@@ -427,6 +427,18 @@ TEST_P(CheckedTest, LeaksAreCountedByWhereTheyWereMade) {
 // ---- lent memory
 // ---------------------------------------------------------------------------------------------------------
 
+TEST_F(AllocatorTest, WhereThereIsNoRoomForASegmentTheDriverPlacesTheBufferAlone) {
+  NicePolicy& policy = add_policy("pool");
+  bump_.install(policy);
+  begin({.memory_limit = 1000});
+  belay_obj* out = nullptr;
+  ASSERT_TRUE(try_buffer(600, &out).ok());  // a segment has 1 MiB
+  EXPECT_EQ(memory().bytes, 600u);
+  belay_obj* none = nullptr;
+  EXPECT_EQ(try_buffer(600, &none).code(), Code::kResourceExhausted);
+  vt().buffer_destroy(host(), out);
+}
+
 TEST_F(AllocatorTest, HostMemoryIsLentWhereThePolicyShares) {
   add_device("mock");
   NicePolicy& policy = add_policy("zerocopy");
