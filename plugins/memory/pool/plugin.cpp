@@ -20,7 +20,11 @@ uint64_t serves(belay_obj*) noexcept { return BELAY_POLICY_PLACE; }
 
 belay_status place(belay_obj* object, const belay_place_req* req, belay_placed* out) noexcept {
   Policy& policy = belay::self<Policy>(object);
-  if (policy.pool.place_resting(*req, *out)) return BELAY_OK;
+  try {
+    if (policy.pool.place_at_once(*req, *out)) return BELAY_OK;
+  } catch (const std::bad_alloc&) {
+    return BELAY_RESOURCE_EXHAUSTED;
+  }
   return belay::guard(policy.host, [&] { return policy.pool.place(*req, *out); });
 }
 

@@ -66,7 +66,7 @@ class PoolChecker {
       out.waits = waits.data();
       out.wait_count = waits.size();
       last_ = {};
-      if (!pool_.place_resting(req, out)) last_ = pool_.place(req, out);
+      if (!pool_.place_at_once(req, out)) last_ = pool_.place(req, out);
       if (last_.ok()) return take(ask, out);
       if (last_.code() != Code::kNeedSegment || !ask.grow) return 0;
       if (out.need_bytes < ask.bytes) return fail("a segment is wanted that is too small");

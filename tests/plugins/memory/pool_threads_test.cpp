@@ -32,7 +32,7 @@ class SharedPool {
     req.heap = 1;
     req.timeline = self;
     belay_placed placed{};
-    if (!pool_.place_resting(req, placed) && !pool_.place(req, placed).ok()) return false;
+    if (!pool_.place_at_once(req, placed) && !pool_.place(req, placed).ok()) return false;
     out = {placed.offset, bytes, placed.cookie};
     mark(out, 0, self);
     return true;

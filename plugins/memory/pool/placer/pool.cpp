@@ -63,15 +63,14 @@ Result<Pool::Heap*> Pool::make_heap(uint64_t id) {
 }
 
 Status Pool::place(const belay_place_req& req, belay_placed& out) {
+  BELAY_ASSIGN(Heap* const heap, make_heap(req.heap));
   Arena::Request wanted;
-  if (!ask(req, out, wanted))
+  if (!ask(*heap, req, out, wanted))
     return {Code::kDeclined, "The pool places up to " + std::to_string(most_bytes_) + " bytes (block_size " +
                                  std::to_string(granule_) + ") aligned to at most " +
                                  std::to_string(BELAY_SEGMENT_ALIGNMENT) + "; this is " +
                                  std::to_string(req.bytes) + " bytes aligned to " + std::to_string(req.align) + "."};
-  BELAY_ASSIGN(Heap* const heap, make_heap(req.heap));
   const Gate::Pass pass(heap->gate);
-  wanted.may_wait = options_.wait_first || heap->starved;
   Arena::Found found = heap->arena.take(wanted);
   if (found.node == kNone) {
     const uint64_t reserved = reserved_.load(std::memory_order_relaxed) + (uint64_t{wanted.size} << shift_);
@@ -80,9 +79,7 @@ Status Pool::place(const belay_place_req& req, belay_placed& out) {
     found = heap->arena.take_run(wanted);
   }
   if (found.node == kNone) return grow(*heap, uint64_t{wanted.size} << shift_, out);
-  answer(*heap, found.node, out);
-  out.wait_count = found.wait_count;
-  if (found.wait_count) waits_.fetch_add(found.wait_count, std::memory_order_relaxed);
+  answer(*heap, found, out);
   return {};
 }
 
@@ -188,6 +185,7 @@ belay_policy_stats Pool::stats() const {
     out.peak_in_use += totals.peak_in_use << shift_;
     out.blocks += totals.places - totals.releases;
     out.segments += heap.arena.segment_count();
+    out.waits += heap.waits;
     out.places += totals.places;
     out.releases += totals.releases;
     uint64_t run = 0, segment = 0;
@@ -202,7 +200,6 @@ belay_policy_stats Pool::stats() const {
     });
   }
   out.peak_reserved = peak_reserved_;
-  out.waits = waits_;
   out.need_segments = need_segments_;
   out.exhausted = exhausted_;
   out.trimmed = trimmed_;

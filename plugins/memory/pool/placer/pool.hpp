@@ -23,16 +23,16 @@ class Pool {
  public:
   explicit Pool(const Options& options);
 
-  // Whether what rests has the very size: most places of most programs. Else place() is to be asked.
-  bool place_resting(const belay_place_req& req, belay_placed& out) noexcept {
+  // Whether there is room without more ado, as there nearly always is. Else place() is to be asked. Throws bad_alloc, and
+  // then nothing is placed.
+  bool place_at_once(const belay_place_req& req, belay_placed& out) {
     Heap* const heap = find(req.heap);
     Arena::Request wanted;
-    if (!heap || !ask(req, out, wanted)) return false;
+    if (!heap || !ask(*heap, req, out, wanted)) return false;
     const Gate::Pass pass(heap->gate);
-    const uint32_t n = heap->arena.take_resting(wanted);
-    if (n == kNone) return false;
-    answer(*heap, n, out);
-    out.wait_count = 0;
+    Arena::Found found{heap->arena.take_resting(wanted), 0};
+    if (found.node == kNone && (found = heap->arena.take(wanted)).node == kNone) return false;
+    answer(*heap, found, out);
     return true;
   }
   // OK, or kNeedSegment (no text), kDeclined, kResourceExhausted. Throws bad_alloc, and then nothing is placed.
@@ -63,8 +63,9 @@ class Pool {
     const uint32_t index;
     mutable Gate gate;
     Arena arena;
+    uint64_t waits = 0;
     // The host could not give what was asked for: what is there must do.
-    bool starved = false;
+    std::atomic<bool> starved{false};
   };
 
   Heap* find(uint64_t id) const noexcept {
@@ -74,7 +75,7 @@ class Pool {
     return nullptr;
   }
   // False: it is of no size that can be.
-  bool ask(const belay_place_req& req, const belay_placed& out, Arena::Request& wanted) const noexcept {
+  bool ask(const Heap& heap, const belay_place_req& req, const belay_placed& out, Arena::Request& wanted) const noexcept {
     if (req.bytes > most_bytes_) return false;
     wanted.size = uint32_t((req.bytes + granule_ - 1) >> shift_);
     if (wanted.size == 0) wanted.size = 1;
@@ -86,12 +87,15 @@ class Pool {
     wanted.owner = req.owner;
     wanted.progress = req.progress;
     wanted.waits = {out.waits, out.waits ? out.wait_count : 0};
+    wanted.may_wait = options_.wait_first || heap.starved.load(std::memory_order_relaxed);
     return true;
   }
-  void answer(const Heap& heap, uint32_t n, belay_placed& out) const noexcept {
-    out.segment = heap.arena.segment_id(n);
-    out.offset = heap.arena.offset(n);
-    out.cookie = uint64_t{heap.arena.generation(n)} << 36 | uint64_t{n} << kHeapBits | heap.index;
+  void answer(Heap& heap, Arena::Found found, belay_placed& out) const noexcept {
+    out.segment = heap.arena.segment_id(found.node);
+    out.offset = heap.arena.offset(found.node);
+    out.cookie = uint64_t{heap.arena.generation(found.node)} << 36 | uint64_t{found.node} << kHeapBits | heap.index;
+    out.wait_count = found.wait_count;
+    heap.waits += found.wait_count;
   }
   Result<Heap*> make_heap(uint64_t id);
   Status grow(Heap& heap, uint64_t bytes, belay_placed& out);
@@ -103,7 +107,7 @@ class Pool {
   std::mutex making_;
   std::unique_ptr<std::atomic<Heap*>[]> heaps_;
   std::vector<std::unique_ptr<Heap>> owned_;  // with making_
-  std::atomic<uint64_t> reserved_{0}, peak_reserved_{0}, need_segments_{0}, exhausted_{0}, waits_{0}, trimmed_{0};
+  std::atomic<uint64_t> reserved_{0}, peak_reserved_{0}, need_segments_{0}, exhausted_{0}, trimmed_{0};
 };
 
 }  // namespace belay::pool
