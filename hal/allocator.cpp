@@ -182,9 +182,8 @@ void Allocator::release(const Place& place, std::span<const belay_event> uses) {
 Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
   Hal& hal = *device_.hal;
   const NamedObject& policy = hal.policies().placing()[index];
-  const std::string what = "A segment of " + print_bytes(bytes);
-  Status room = device_.take_room(what, bytes);
-  if (!room.ok() && trim(bytes)) room = device_.take_room(what, bytes);
+  Status room = device_.take_room("A segment", bytes);
+  if (!room.ok() && trim(bytes)) room = device_.take_room("A segment", bytes);
   BELAY_TRY(std::move(room));
   belay_alloc_req req{};
   req.hdr.struct_size = sizeof req;

@@ -70,12 +70,13 @@ Status Device::full(const std::string& text) const {
           text + " On '" + name_ + "' are in use: " + hal->ledger().describe(index_) + "."};
 }
 
-Status Device::take_room(const std::string& what, uint64_t bytes) {
+Status Device::take_room(const char* what, uint64_t bytes) {
   const uint64_t limit = hal->options().memory_limit;
   const uint64_t before = in_use_.fetch_add(bytes, std::memory_order_relaxed);
   if (limit && (before > limit || bytes > limit - before)) {
     give_room(bytes);
-    return full(what + " passes the limit of " + print_bytes(limit) + " ([memory] limit).");
+    return full(std::string(what) + " of " + print_bytes(bytes) + " passes the limit of " +
+                print_bytes(limit) + " ([memory] limit).");
   }
   for (uint64_t now = before + bytes, peak = peak_.load(std::memory_order_relaxed);
        now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed);) {
@@ -86,8 +87,7 @@ Status Device::take_room(const std::string& what, uint64_t bytes) {
 template <class Make>
 Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view owner, const Bytes& bytes,
                                     Make&& make) {
-  const std::string what = "A buffer of " + print_bytes(req.bytes);
-  BELAY_TRY(take_room(what, bytes.charged));
+  BELAY_TRY(take_room("A buffer", bytes.charged));
   Buffer* buffer = nullptr;
   bool made_impl = false;
   try {
@@ -244,8 +244,8 @@ Result<Buffer*> Device::alloc_lent(const belay_alloc_req& req, std::string_view 
 
 Result<std::optional<std::string>> Device::copy_reason(const belay_bind_req& req) {
   if (req.alignment && !std::has_single_bit(req.alignment))
-    return Status(Code::kInvalidArgument, "bind: alignment is " + std::to_string(req.alignment) +
-                                              ", want a power of two.");
+    return Status(Code::kInvalidArgument,
+                  "bind: alignment is " + std::to_string(req.alignment) + ", want a power of two.");
   BELAY_ASSIGN(std::optional<std::string> copy, allocator_.copy_reason(req));
   if (copy) return copy;
   if (!(info_.hdr.flags & BELAY_DEVICE_BINDS_HOST))
@@ -339,7 +339,7 @@ Status Device::map(Buffer& buffer, uint64_t offset, uint64_t bytes) {
     return {Code::kFailedPrecondition, "Mapping of bytes " + std::to_string(offset) + " + " +
                                            std::to_string(bytes) + " of a buffer of '" + name_ + "': byte " +
                                            std::to_string(at) + " is mapped already."};
-  BELAY_TRY(take_room("Mapping of " + print_bytes(bytes), bytes));
+  BELAY_TRY(take_room("A mapping", bytes));
   try {
     buffer.mapped->add(offset, bytes);
   } catch (...) {

@@ -49,7 +49,7 @@ class Device : public Object {
   Retired& retired() { return retired_; }
   uint64_t alignment(uint64_t heap) const { return std::max<uint64_t>(heaps_[heap].alignment, 1); }
   // Counts bytes against the limit. RESOURCE_EXHAUSTED begins with `what`.
-  Status take_room(const std::string& what, uint64_t bytes);
+  Status take_room(const char* what, uint64_t bytes);
   void give_room(uint64_t bytes) { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   // Why host memory must be copied to be used here, as what follows "because"; nothing: it can be used where it
