@@ -57,7 +57,7 @@ Arena::Arena(const belay_plan_req& request, uint32_t index) : req(request) {
 }
 
 void Arena::number_moments() {
-  std::vector<uint64_t> steps;
+  std::vector<uint64_t>& steps = steps_;
   const auto each_interval = [&](Buffer& buffer, auto&& visit) {
     for (uint64_t k = req.interval_first[buffer.id]; k < req.interval_first[buffer.id + 1]; ++k)
       if (req.intervals[k].begin < req.intervals[k].end) visit(req.intervals[k]);
@@ -72,22 +72,20 @@ void Arena::number_moments() {
   std::sort(steps.begin(), steps.end());
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   moments = uint32_t(steps.size());
-  const auto moment = [&](uint64_t step) {
-    return uint32_t(std::lower_bound(steps.begin(), steps.end(), step) - steps.begin());
-  };
   for (Buffer& buffer : buffers) {
     if (!buffer.bytes) continue;
     uint64_t end = 0;
     each_interval(buffer, [&](const belay_interval& at) {
       if (!buffer.life)
-        buffer.first = moment(at.begin);
+        buffer.first = moment_of(at.begin);
       else if (at.begin > end)
         gaps = buffer.gaps = true;
-      buffer.last = moment(at.end);
+      buffer.last = moment_of(at.end);
       buffer.life += at.end - at.begin;
       end = at.end;
     });
   }
+  if (!gaps) steps_ = {};
 }
 
 bool Arena::meet_in_steps(uint32_t a, uint32_t b) const {

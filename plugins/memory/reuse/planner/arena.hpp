@@ -3,6 +3,7 @@
 
 #include <belay/abi/memory_policy.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -34,6 +35,15 @@ struct Arena {
   // Buffers that this one meets in one step, where one is made from the other: they may overlap where both
   // have the same offset.
   std::span<const uint32_t> partners(uint32_t buffer) const { return partners_.of(buffer); }
+  // Gives each(first, last) the moments of the intervals in which a buffer lives, in order.
+  template <class Each>
+  void each_life(uint32_t buffer, Each&& each) const {
+    const Buffer& b = buffers[buffer];
+    if (!b.gaps) return each(b.first, b.last);
+    for (uint64_t k = req.interval_first[b.id]; k < req.interval_first[b.id + 1]; ++k)
+      if (req.intervals[k].begin < req.intervals[k].end)
+        each(moment_of(req.intervals[k].begin), moment_of(req.intervals[k].end));
+  }
   bool lifetimes_only() const { return lifetimes_only_; }  // nothing fixed, no conflicts
   bool plain() const { return lifetimes_only_ && partners_.pairs.empty(); }
 
@@ -54,10 +64,14 @@ struct Arena {
       return {others.data() + first[buffer], first[buffer + 1] - first[buffer]};
     }
   };
+  uint32_t moment_of(uint64_t step) const {
+    return uint32_t(std::lower_bound(steps_.begin(), steps_.end(), step) - steps_.begin());
+  }
   bool meet_in_steps(uint32_t a, uint32_t b) const;
   void number_moments();
   void find_bound();
 
+  std::vector<uint64_t> steps_;  // of each moment; kept where there are gaps
   Lists conflicts_, partners_;
   bool lifetimes_only_ = true;
 };

@@ -8,6 +8,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -162,8 +163,20 @@ class Search {
     return all;
   }
 
-  // As spans over the largest sets that live at once, where nothing but lifetimes keeps buffers apart; gaps
-  // count as life.
+  // When one of a group lives, as disjoint ranges of moments.
+  std::vector<std::pair<uint32_t, uint32_t>> lives_of(const std::vector<uint32_t>& group) const {
+    std::vector<std::pair<uint32_t, uint32_t>> all;
+    for (const uint32_t i : group)
+      arena_.each_life(i, [&](uint32_t first, uint32_t last) {
+        if (!all.empty() && first <= all.back().second)
+          all.back().second = std::max(all.back().second, last);
+        else
+          all.emplace_back(first, last);
+      });
+    return all;
+  }
+
+  // As spans over the largest sets that live at once, where nothing but lifetimes keeps buffers apart.
   void search_exactly() {
     if (!arena_.lifetimes_only() || heavy_.empty() || heavy_.size() + light_.size() > kExactBuffers) return;
     const std::vector<std::vector<uint32_t>> together = groups();
@@ -177,7 +190,7 @@ class Search {
     // A section ends where something ends after something began.
     std::vector<uint8_t> begins(arena_.moments + 1), ends(arena_.moments + 1);
     for (const auto& group : together)
-      begins[arena_.buffers[group.front()].first] = ends[arena_.buffers[group.back()].last] = 1;
+      for (const auto& [first, last] : lives_of(group)) begins[first] = ends[last] = 1;
     std::vector<int32_t> section(arena_.moments + 1);  // sections that end at or before the moment
     bool begun = false;
     for (uint32_t m = 0; m <= arena_.moments; ++m) {
@@ -188,33 +201,50 @@ class Search {
       }
       begun = begun || begins[m];
     }
+    const int32_t sections = section[arena_.moments];
+    const auto least_of = [&](const std::vector<SpanBuffer>& of) {
+      std::vector<int64_t> live(size_t(sections) + 1, 0);
+      for (const SpanBuffer& s : of)
+        for (const auto& [first, end] : s.spans) {
+          live[size_t(first)] += s.size;
+          live[size_t(end)] -= s.size;
+        }
+      std::partial_sum(live.begin(), live.end(), live.begin());
+      return std::max(*std::max_element(live.begin(), live.end()), int64_t(limits_.target / unit));
+    };
     std::vector<SpanBuffer> spans;
     size_t entries = 0;
     bool exact = arena_.plain();
     for (const auto& group : together) {
-      const Buffer &first = arena_.buffers[group.front()], &last = arena_.buffers[group.back()];
-      spans.push_back({section[first.first], section[last.last], in_units(first.bytes)});
-      entries += size_t(spans.back().last - spans.back().first);
-      exact = exact && !first.gaps && uint64_t(spans.back().size) * unit == first.bytes;
+      SpanBuffer& span = spans.emplace_back();
+      span.size = in_units(arena_.buffers[group.front()].bytes);
+      for (const auto& [first, last] : lives_of(group)) {
+        span.spans.emplace_back(section[first], section[last]);
+        entries += size_t(section[last] - section[first]);
+      }
+      exact = exact && uint64_t(span.size) * unit == arena_.buffers[group.front()].bytes;
     }
     if (entries > kExactEntries) return;
-    std::vector<int64_t> live(size_t(section[arena_.moments]) + 1);
-    for (const SpanBuffer& s : spans) {
-      live[size_t(s.first)] += s.size;
-      live[size_t(s.last)] -= s.size;
-    }
-    std::partial_sum(live.begin(), live.end(), live.begin());
-    int64_t least = *std::max_element(live.begin(), live.end());
-    if (limits_.target) least = std::max(least, int64_t(limits_.target / unit));
-
-    // Two searches that learn apart: one at the least that may be possible, and one that goes down from the
-    // best, in steps that grow where they succeed and shrink where they fail.
+    // Searches that learn apart: one at the least that may be possible, and one that goes down from the best,
+    // in steps that grow where they succeed and shrink where they fail. Where there are gaps these take them
+    // for life, which is easier, and a third goes below that.
     struct Side {
       Skyline skyline;
-      uint64_t attempts = 0;
+      const bool down;
+      int64_t& least;
+      int64_t step = INT64_MAX;  // at most half of the way
+      uint64_t attempts = 0, failures = 0;
     };
-    Side bottom{{spans, section[arena_.moments], random_()}},
-        top{{spans, section[arena_.moments], random_()}};
+    int64_t least = least_of(spans), least_without = least;
+    std::vector<SpanBuffer> whole = spans;
+    if (arena_.gaps) {
+      for (SpanBuffer& s : whole) s.spans = {{s.spans.front().first, s.spans.back().second}};
+      least_without = least_of(whole);
+    }
+    std::deque<Side> sides;
+    sides.push_back({{whole, sections, random_()}, false, least_without});
+    sides.push_back({{whole, sections, random_()}, true, least_without});
+    if (arena_.gaps) sides.push_back({{spans, sections, random_()}, true, least});
     const auto keep_found = [&](const Skyline& skyline) {
       Placement made;
       made.offsets.assign(arena_.buffers.size(), 0);
@@ -226,34 +256,39 @@ class Search {
         }
       keep(std::move(made));
     };
-    int64_t step = INT64_MAX;  // at most half of the way
-    uint64_t failures = 0;
-    while (int64_t(best_.peak / unit) > least && !over_()) {
-      if (!limits_.timed && bottom.attempts + top.attempts >= kUntimedAttempts) return;
-      // Where the least is possible it is mostly found soon.
-      const uint64_t share = bottom.attempts < kBottomFirst ? 8 : 1;
-      const bool down = bottom.skyline.work() > share * top.skyline.work();
-      Side& side = down ? top : bottom;
+    int64_t& last = arena_.gaps ? least : least_without;
+    for (uint64_t attempts = 0; int64_t(best_.peak / unit) > last && !over_(); ++attempts) {
+      if (!limits_.timed && attempts >= kUntimedAttempts) return;
+      // The one that has worked least; where the least is possible it is mostly found soon.
+      const uint64_t share = sides[0].attempts < kBottomFirst ? 8 : 1;
+      Side* side = nullptr;
+      uint64_t worked = UINT64_MAX;
+      for (Side& one : sides) {
+        const uint64_t work = one.skyline.work() * (one.down ? share : 1);
+        if (int64_t(best_.peak / unit) <= one.least || work >= worked) continue;
+        side = &one;
+        worked = work;
+      }
       const auto best = int64_t((best_.peak - 1) / unit);
-      step = std::clamp<int64_t>(step, 1, std::max<int64_t>(1, (best + 1 - least) / 2));
-      const int64_t capacity = down ? best + 1 - step : least;
-      switch (side.skyline.attempt(int32_t(capacity), luby(++side.attempts) * spans.size(), over_)) {
+      side->step = std::clamp<int64_t>(side->step, 1, std::max<int64_t>(1, (best + 1 - side->least) / 2));
+      const int64_t capacity = side->down ? best + 1 - side->step : side->least;
+      switch (side->skyline.attempt(int32_t(capacity), luby(++side->attempts) * spans.size(), over_)) {
         case Skyline::Outcome::kFound:
-          keep_found(side.skyline);
-          if (down) step *= 2;
-          failures = 0;
+          keep_found(side->skyline);
+          if (side->down) side->step *= 2;
+          side->failures = 0;
           continue;
         case Skyline::Outcome::kNone:
-          least = capacity + 1;
+          side->least = capacity + 1;
           break;
         case Skyline::Outcome::kStopped:
           break;
       }
-      if (!down || ++failures < kPatience) continue;
-      step /= 4;
-      failures = 0;
+      if (!side->down || ++side->failures < kPatience) continue;
+      side->step /= 4;
+      side->failures = 0;
     }
-    proved_ = exact && int64_t(best_.peak / unit) <= least && !limits_.target;
+    proved_ = exact && int64_t(best_.peak / unit) <= last && !limits_.target;
   }
 
   static uint64_t luby(uint64_t i) {

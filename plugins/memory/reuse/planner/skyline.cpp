@@ -22,33 +22,40 @@ double fraction(std::mt19937_64& random) { return double(random() >> 11) * 0x1p-
 
 }  // namespace
 
-Skyline::Skyline(std::vector<SpanBuffer> buffers, int32_t sections, uint64_t seed)
-    : buffers_(std::move(buffers)), sections_(sections), random_(seed) {
-  const size_t count = buffers_.size(), width = size_t(sections);
-  for (const SpanBuffer& b : buffers_) size_.push_back(b.size);
+Skyline::Skyline(const std::vector<SpanBuffer>& buffers, int32_t sections, uint64_t seed)
+    : sections_(sections), random_(seed) {
+  const size_t count = buffers.size(), width = size_t(sections);
   at_first_.assign(width + 1, 0);
-  for (const SpanBuffer& b : buffers_)
-    for (int32_t t = b.first; t < b.last; ++t) ++at_first_[size_t(t) + 1];
+  for (const SpanBuffer& b : buffers) {
+    size_.push_back(b.size);
+    first_.push_back(b.spans.front().first);
+    last_.push_back(b.spans.back().second);
+    places_first_.push_back(uint32_t(sections_of_.size()));
+    for (const auto& [first, last] : b.spans)
+      for (int32_t t = first; t < last; ++t) {
+        sections_of_.push_back(t);
+        ++at_first_[size_t(t) + 1];
+      }
+    gaps_ = gaps_ || sections_of_.size() - places_first_.back() != size_t(last_.back() - first_.back());
+  }
+  places_first_.push_back(uint32_t(sections_of_.size()));
   std::partial_sum(at_first_.begin(), at_first_.end(), at_first_.begin());
-  at_.resize(at_first_.back());
-  place_in_at_.resize(at_first_.back());
+  at_.resize(sections_of_.size());
   std::vector<uint32_t> fill(at_first_.begin(), at_first_.end() - 1);
-  for (size_t i = 0, places = 0; i < count; ++i) {
-    places_first_.push_back(uint32_t(places));
-    for (int32_t t = buffers_[i].first; t < buffers_[i].last; ++t) {
-      place_in_at_[places++] = fill[size_t(t)];
+  for (size_t i = 0; i < count; ++i)
+    for (const int32_t t : sections_of(int32_t(i))) {
+      place_in_at_.push_back(fill[size_t(t)]);
       at_[fill[size_t(t)]++] = int32_t(i);
     }
-  }
   by_start_.resize(count);
   std::iota(by_start_.begin(), by_start_.end(), 0);
-  std::stable_sort(by_start_.begin(), by_start_.end(), [&](int32_t a, int32_t b) {
-    return buffers_[size_t(a)].first < buffers_[size_t(b)].first;
-  });
+  std::stable_sort(by_start_.begin(), by_start_.end(),
+                   [&](int32_t a, int32_t b) { return first_[size_t(a)] < first_[size_t(b)]; });
   for (auto* list : {&floor_, &top_, &slack_, &candidates_, &open_, &plateau_end_, &flat_, &supported_})
     list->resize(width);
   for (auto* list : {&lowest_, &support_, &placed_, &offset_}) list->resize(count);
   touched_mark_.assign(width, 0);
+  counted_later_.assign(width, 0);
   score_.resize(count);
   buffer_weight_.assign(count, 1);
   section_weight_.assign(width, 1);
@@ -72,9 +79,9 @@ void Skyline::draw() {
   } else {
     way_ = *good_;
   }
-  for (size_t i = 0; i < buffers_.size(); ++i)
-    score_[i] = way_.size * std::log(double(buffers_[i].size)) +
-                way_.length * std::log(double(buffers_[i].last - buffers_[i].first)) +
+  for (size_t i = 0; i < size_.size(); ++i)
+    score_[i] = way_.size * std::log(double(size_[i])) +
+                way_.length * std::log(double(places_first_[i + 1] - places_first_[i])) +
                 0.3 * std::log(buffer_weight_[i]) + way_.noise * fraction(random_);
   const double most = *std::max_element(section_weight_.begin(), section_weight_.end());
   for (double& weight : section_weight_) weight = 1e-3 + weight / most;
@@ -85,7 +92,7 @@ void Skyline::restart(int32_t capacity) {
   capacity_ = capacity;
   for (size_t t = 0; t < size_t(sections_); ++t) {
     int32_t bytes = 0;
-    for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k) bytes += buffers_[size_t(at_[k])].size;
+    for (uint32_t k = at_first_[t]; k < at_first_[t + 1]; ++k) bytes += size_[size_t(at_[k])];
     floor_[t] = top_[t] = 0;
     slack_[t] = capacity - bytes;
     candidates_[t] = open_[t] = int32_t(at_first_[t + 1] - at_first_[t]);
@@ -120,14 +127,18 @@ void Skyline::blame(int32_t section) {
   for (const int32_t b : still_open(section)) buffer_weight_[size_t(b)] += 1.0 / open_[t];
 }
 
+uint32_t& Skyline::place_of(int32_t buffer, int32_t section) {
+  const std::span<const int32_t> all = sections_of(buffer);
+  auto at = size_t(section - all.front());
+  if (gaps_) at = size_t(std::lower_bound(all.begin(), all.end(), section) - all.begin());
+  return place_in_at_[places_first_[size_t(buffer)] + at];
+}
+
 // Undoing makes the list of the open ones longer again; their order is free.
 void Skyline::take_out(int32_t buffer, int32_t section) {
   const auto t = size_t(section);
-  const auto place_of = [&](int32_t b) -> uint32_t& {
-    return place_in_at_[places_first_[size_t(b)] + size_t(section - buffers_[size_t(b)].first)];
-  };
   const uint32_t last = at_first_[t] + uint32_t(open_[t]) - 1;
-  uint32_t &mine = place_of(buffer), &others = place_of(at_[last]);
+  uint32_t &mine = place_of(buffer, section), &others = place_of(at_[last], section);
   std::swap(at_[mine], at_[last]);
   std::swap(mine, others);
   set(open_[t], open_[t] - 1);
@@ -144,13 +155,13 @@ bool Skyline::waste(int32_t section, int32_t amount) {
   return true;
 }
 
-// A buffer cannot begin below `to`. The caller counts the candidates of [from_section, to_section) anew.
-void Skyline::lift(int32_t buffer, int32_t to, int32_t from_section, int32_t to_section) {
+// A buffer cannot begin below `to`.
+void Skyline::lift(int32_t buffer, int32_t to) {
   const int32_t old = lowest_[size_t(buffer)];
   set(lowest_[size_t(buffer)], to);
-  for (int32_t s = buffers_[size_t(buffer)].first; s < buffers_[size_t(buffer)].last; ++s) {
+  for (const int32_t s : sections_of(buffer)) {
     touch(s);
-    if (s >= from_section && s < to_section) continue;
+    if (counted_later_[size_t(s)]) continue;
     int32_t& count = candidates_[size_t(s)];
     if (floor_[size_t(s)] == old) {
       set(count, count - 1);
@@ -234,7 +245,7 @@ bool Skyline::check_section(int32_t section) {
   for (size_t i = 0; i < late_.size(); ++i) {
     if (i < lifted_.size()) to = std::max(to, lifted_[i]);
     const auto b = int32_t(uint32_t(late_[i]));
-    if (to > lowest_[size_t(b)]) lift(b, to, 0, 0);
+    if (to > lowest_[size_t(b)]) lift(b, to);
   }
   return true;
 }
@@ -267,25 +278,27 @@ bool Skyline::settle() {
 }
 
 bool Skyline::place(int32_t buffer) {
-  const SpanBuffer& b = buffers_[size_t(buffer)];
-  const int32_t end = lowest_[size_t(buffer)] + b.size;
+  const std::span<const int32_t> mine = sections_of(buffer);
+  const int32_t first = first_[size_t(buffer)], end = lowest_[size_t(buffer)] + size_[size_t(buffer)];
   offset_[size_t(buffer)] = lowest_[size_t(buffer)];
   set(placed_[size_t(buffer)], 1);
-  for (int32_t section = b.first; section < b.last; ++section) {
+  for (const int32_t section : mine) {
     const auto t = size_t(section);
     take_out(buffer, section);
     set(top_[t], end);
     set(floor_[t], end);
     touch(section);
+    counted_later_[t] = 1;
   }
-  for (int32_t section = b.first; section < b.last; ++section)
+  for (const int32_t section : mine)
     for (const int32_t other : still_open(section)) {
       // Each that meets it, once: in the first section that they share.
-      if (std::max(b.first, buffers_[size_t(other)].first) != section) continue;
+      if (!gaps_ && std::max(first, first_[size_t(other)]) != section) continue;
       if (support_[size_t(other)] < end) set(support_[size_t(other)], end);
-      if (lowest_[size_t(other)] < end) lift(other, end, b.first, b.last);
+      if (lowest_[size_t(other)] < end) lift(other, end);
     }
-  for (int32_t section = b.first; section < b.last; ++section) {
+  for (const int32_t section : mine) {
+    counted_later_[size_t(section)] = 0;
     count_candidates(section);
     if (!candidates_[size_t(section)]) dry_.push_back(section);
   }
@@ -298,8 +311,10 @@ bool Skyline::raise(int32_t section, int32_t to) {
   if (!waste(section, to - floor_[t])) return false;
   set(floor_[t], to);
   touch(section);
+  counted_later_[t] = 1;
   for (const int32_t b : still_open(section))
-    if (lowest_[size_t(b)] < to) lift(b, to, section, section + 1);
+    if (lowest_[size_t(b)] < to) lift(b, to);
+  counted_later_[t] = 0;
   count_candidates(section);
   if (!candidates_[t]) dry_.push_back(section);
   return settle();
@@ -316,9 +331,8 @@ bool Skyline::raise_to_support(const Frame& frame) {
     }
     if (least == INT32_MAX) return false;
     for (uint32_t k = frame.first; k < frame.first + frame.count; ++k) {
-      const SpanBuffer& b = buffers_[size_t(members_[k])];
       if (lowest_[size_t(members_[k])] >= least) continue;
-      for (int32_t section = b.first; section < b.last; ++section) {
+      for (const int32_t section : sections_of(members_[k])) {
         if (floor_[size_t(section)] >= least) continue;
         raised = true;
         if (!raise(section, least)) return false;
@@ -334,19 +348,29 @@ uint64_t Skyline::key_of(const Frame& frame) const {
   for (uint32_t k = frame.first; k < frame.first + frame.count; ++k) {
     const auto b = size_t(members_[k]);
     key ^= buffer_key_[b];
-    for (auto t = size_t(std::max(reached, buffers_[b].first)); t < size_t(buffers_[b].last); ++t)
+    for (auto t = size_t(std::max(reached, first_[b])); t < size_t(last_[b]); ++t)
       key += section_key_[t] * (uint64_t(uint32_t(floor_[t])) << 31 ^ uint32_t(top_[t]));
-    reached = std::max(reached, buffers_[b].last);
+    reached = std::max(reached, last_[b]);
   }
   return key | 1;
 }
 
+// Whether it would lie on the floor of all its sections.
+bool Skyline::lies_flat(int32_t buffer) const {
+  const auto b = size_t(buffer), first = size_t(first_[b]);
+  if (lowest_[b] != floor_[first]) return false;
+  if (!gaps_) return last_[b] <= plateau_end_[first];
+  const auto level = [&](int32_t section) { return floor_[size_t(section)] == lowest_[b]; };
+  const std::span<const int32_t> all = sections_of(buffer);
+  return std::all_of(all.begin(), all.end(), level);
+}
+
 // Of the sections whose every candidate lies flat on the skyline, the one with the fewest ways to go on.
 int32_t Skyline::choose_section(const Frame& frame) {
-  const int32_t begin = buffers_[size_t(members_[frame.first])].first;
+  const int32_t begin = first_[size_t(members_[frame.first])];
   int32_t end = begin;
   for (uint32_t k = frame.first; k < frame.first + frame.count; ++k)
-    end = std::max(end, buffers_[size_t(members_[k])].last);
+    end = std::max(end, last_[size_t(members_[k])]);
   for (int32_t section = end; section-- > begin;) {
     const auto t = size_t(section);
     flat_[t] = supported_[t] = 0;
@@ -355,12 +379,11 @@ int32_t Skyline::choose_section(const Frame& frame) {
   }
   for (uint32_t k = frame.first; k < frame.first + frame.count; ++k) {
     const auto b = size_t(members_[k]);
-    const auto first = size_t(buffers_[b].first);
-    if (lowest_[b] != floor_[first] || buffers_[b].last > plateau_end_[first]) continue;
+    if (!lies_flat(members_[k])) continue;
     const int32_t on = support_[b] == lowest_[b];
-    for (auto t = first; t < size_t(buffers_[b].last); ++t) {
-      ++flat_[t];
-      supported_[t] += on;
+    for (const int32_t section : sections_of(members_[k])) {
+      ++flat_[size_t(section)];
+      supported_[size_t(section)] += on;
     }
   }
   int32_t best = -1;
@@ -388,8 +411,10 @@ void Skyline::collect_choices(const Frame& frame) {
     const auto b = size_t(open);
     if (lowest_[b] != frame.height || support_[b] != frame.height) continue;
     const auto equal = [&](int32_t other) {
-      const SpanBuffer &x = buffers_[b], &y = buffers_[size_t(other)];
-      return x.first == y.first && x.last == y.last && x.size == y.size;
+      const auto o = size_t(other);
+      if (first_[b] != first_[o] || last_[b] != last_[o] || size_[b] != size_[o]) return false;
+      const std::span<const int32_t> mine = sections_of(open), others = sections_of(other);
+      return !gaps_ || std::equal(mine.begin(), mine.end(), others.begin(), others.end());
     };
     if (std::none_of(choices_.begin() + begin, choices_.end(), equal)) choices_.push_back(open);
   }
@@ -428,8 +453,8 @@ int32_t Skyline::split(uint32_t first, uint32_t count, int32_t frame, int32_t re
   for (uint32_t k = first; k < first + count; ++k) {
     const int32_t b = members_[k];
     if (placed_[size_t(b)]) continue;
-    if (buffers_[size_t(b)].first >= reach) parts_.push_back({uint32_t(members_.size()), 0, frame, -1});
-    reach = std::max(reach, buffers_[size_t(b)].last);
+    if (first_[size_t(b)] >= reach) parts_.push_back({uint32_t(members_.size()), 0, frame, -1});
+    reach = std::max(reach, last_[size_t(b)]);
     members_.push_back(b);
     ++parts_.back().count;
   }

@@ -16,13 +16,15 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace belay::reuse {
 
 struct SpanBuffer {
-  int32_t first = 0, last = 0;  // lives in sections [first, last), at least one
-  int32_t size = 0;             // more than 0, in units
+  std::vector<std::pair<int32_t, int32_t>>
+      spans;         // lives in sections [first, second), at least one; in order
+  int32_t size = 0;  // more than 0, in units
 };
 
 class Skyline {
@@ -30,7 +32,7 @@ class Skyline {
   enum class Outcome { kFound, kNone, kStopped };
 
   // All sections together must hold less than 2^30 units at once. `sections`: each holds a buffer.
-  Skyline(std::vector<SpanBuffer> buffers, int32_t sections, uint64_t seed);
+  Skyline(const std::vector<SpanBuffer>& buffers, int32_t sections, uint64_t seed);
 
   // Looks for a placement with no end above `capacity` through at most `nodes` decisions. A way of choosing
   // is drawn anew at each call, but for one after success: what was good for one capacity is for a lower one,
@@ -83,10 +85,16 @@ class Skyline {
   std::span<const int32_t> still_open(int32_t section) const {
     return {&at_[at_first_[size_t(section)]], size_t(open_[size_t(section)])};
   }
+  std::span<const int32_t> sections_of(int32_t buffer) const {
+    return {&sections_of_[places_first_[size_t(buffer)]],
+            &sections_of_[0] + places_first_[size_t(buffer) + 1]};
+  }
+  uint32_t& place_of(int32_t buffer, int32_t section);
+  bool lies_flat(int32_t buffer) const;
   void take_out(int32_t buffer, int32_t section);
   void blame(int32_t section);
   bool waste(int32_t section, int32_t amount);
-  void lift(int32_t buffer, int32_t to, int32_t from_section, int32_t to_section);
+  void lift(int32_t buffer, int32_t to);
   void count_candidates(int32_t section);
   bool check_section(int32_t section);
   bool settle();
@@ -101,13 +109,15 @@ class Skyline {
   int32_t choose(int32_t at);
   void forget_touched();
 
-  const std::vector<SpanBuffer> buffers_;
-  std::vector<int32_t> size_;  // of each buffer
+  std::vector<int32_t> size_, first_,
+      last_;  // of each buffer: the last two with all its sections between them
   const int32_t sections_;
+  bool gaps_ = false;  // some buffer has sections between its first and last in which it does not live
   std::vector<uint32_t> at_first_;  // of each section, in at_
   std::vector<int32_t> at_;         // buffers of each section, those that are to come first
-  // Of each buffer, for each of its sections: where it is in at_.
+  // Of each buffer its sections, and for each of them where it is in at_.
   std::vector<uint32_t> places_first_, place_in_at_;
+  std::vector<int32_t> sections_of_;
   std::vector<int32_t> by_start_;  // all buffers in the order of their first section
 
   // The state, which `trail_` undoes. Of a section: where what comes next can begin at the lowest, where
@@ -124,7 +134,8 @@ class Skyline {
   std::vector<int32_t> dry_;      // sections that may have no candidate left
   std::vector<int32_t> touched_;  // sections to check
   std::vector<uint8_t> touched_mark_;
-  std::vector<uint64_t> late_;  // scratch of check_section: lowest offset << 32 | buffer
+  std::vector<uint8_t> counted_later_;  // sections whose candidates are counted when all have been lifted
+  std::vector<uint64_t> late_;          // scratch of check_section: lowest offset << 32 | buffer
   std::vector<int32_t> early_, lifted_;
   std::vector<int32_t> plateau_end_, flat_, supported_;  // scratch of choose_section
 
