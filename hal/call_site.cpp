@@ -33,7 +33,7 @@ struct Stack {
 // The word at an address of the stack; AddressSanitizer's redzones around a caller's variables are no
 // concern.
 #if BELAY_SANITIZER == BELAY_SANITIZER_ADDRESS
-[[gnu::no_sanitize("address")]]
+__attribute__((no_sanitize("address")))
 #endif
 uintptr_t
 word_at(uintptr_t address) noexcept {
