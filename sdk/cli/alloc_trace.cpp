@@ -35,6 +35,7 @@ AllocTrace read_alloc_trace(const std::string& path) {
   struct Live {
     uint64_t bytes;
     uint32_t slot, stream;
+    AllocTrace::Op end;
   };
   AllocTrace out;
   std::unordered_map<uint64_t, Live> live;
@@ -70,7 +71,7 @@ AllocTrace read_alloc_trace(const std::string& path) {
         slot = spare.back();
         spare.pop_back();
       }
-      live.emplace(block, Live{length, slot, on});
+      live.emplace(block, Live{length, slot, on, AllocTrace::Op::kRelease});
       if ((bytes += length) > uint64_t{1} << 62) refuse("makes more than 2^62 bytes live at once");
       out.rows.push_back({length, slot, on, AllocTrace::Op::kPlace});
       if (bytes > out.max_live) {
@@ -82,6 +83,7 @@ AllocTrace read_alloc_trace(const std::string& path) {
       const Live it = found->second;
       if (cells[op] == "u") {
         out.rows.push_back({0, it.slot, on, AllocTrace::Op::kUse});
+        found->second.end = AllocTrace::Op::kReleaseUsed;
         continue;
       }
       if (length != it.bytes)
@@ -90,7 +92,7 @@ AllocTrace read_alloc_trace(const std::string& path) {
       bytes -= it.bytes;
       spare.push_back(it.slot);
       live.erase(found);
-      out.rows.push_back({0, it.slot, on, AllocTrace::Op::kRelease});
+      out.rows.push_back({0, it.slot, on, it.end});
       ++out.pairs;
     } else {
       refuse("has the op '" + printable(cells[op]) + "', want a, f or u");
@@ -100,7 +102,7 @@ AllocTrace read_alloc_trace(const std::string& path) {
   std::vector<Live> left;
   for (const auto& [block, it] : live) left.push_back(it);
   std::sort(left.begin(), left.end(), [](const Live& a, const Live& b) { return a.slot < b.slot; });
-  for (const Live& it : left) out.rows.push_back({0, it.slot, it.stream, AllocTrace::Op::kRelease});
+  for (const Live& it : left) out.rows.push_back({0, it.slot, it.stream, it.end});
   out.pairs += left.size();
   return out;
 }

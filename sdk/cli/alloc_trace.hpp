@@ -8,7 +8,7 @@
 namespace belay::cli {
 
 struct AllocTrace {
-  enum class Op : uint8_t { kPlace, kRelease, kUse };
+  enum class Op : uint8_t { kPlace, kRelease, kReleaseUsed, kUse };  // used: on other streams too
   struct Row {
     uint64_t bytes;   // of kPlace
     uint32_t slot;    // where the program keeps the block; one that was released gives its slot away

@@ -216,12 +216,12 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
           result.row = reached.row;
           return result;
         }
-    } else if (row.op == Op::kRelease) {
+    } else if (row.op != Op::kUse) {
       const belay_event own{timeline, reached.row};
       const belay_event* uses = &own;
       uint64_t count = 1;
-      std::vector<belay_event>& others = more[row.slot];
-      if (!others.empty()) {
+      if (row.op == Op::kReleaseUsed) {
+        std::vector<belay_event>& others = more[row.slot];
         std::erase_if(others, [&](const belay_event& use) { return use.timeline == timeline; });
         others.push_back(own);
         uses = others.data();
@@ -230,7 +230,7 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
       if (options.checked) checker.release(row.slot, uses, count);
       if (const belay_status raw = policy.table->release(policy.object, cookies[row.slot], uses, count))
         check(raw, Stage::kModel);
-      others.clear();
+      if (row.op == Op::kReleaseUsed) more[row.slot].clear();
     } else {
       std::vector<belay_event>& others = more[row.slot];
       std::erase_if(others, [&](const belay_event& use) { return use.timeline == timeline; });

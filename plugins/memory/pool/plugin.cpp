@@ -18,24 +18,22 @@ struct Policy {
 
 uint64_t serves(belay_obj*) noexcept { return BELAY_POLICY_PLACE; }
 
+// What most calls come to stays free of what the others need.
+[[gnu::noinline]] belay_status place_slowly(Policy& policy, const belay_place_req& req, belay_placed& out) noexcept {
+  return belay::guard(policy.host, [&] { return policy.pool.place(req, out); });
+}
 belay_status place(belay_obj* object, const belay_place_req* req, belay_placed* out) noexcept {
   Policy& policy = belay::self<Policy>(object);
-  try {
-    if (policy.pool.place_at_once(*req, *out)) return BELAY_OK;
-  } catch (const std::bad_alloc&) {
-    return BELAY_RESOURCE_EXHAUSTED;
-  }
-  return belay::guard(policy.host, [&] { return policy.pool.place(*req, *out); });
+  return policy.pool.place_at_once(*req, *out) ? BELAY_OK : place_slowly(policy, *req, *out);
 }
 
+[[gnu::noinline]] belay_status release_slowly(Policy& policy, uint64_t cookie, const belay_event* uses,
+                                              uint64_t count) noexcept {
+  return belay::guard(policy.host, [&] { return policy.pool.release(cookie, uses, count); });
+}
 belay_status release(belay_obj* object, uint64_t cookie, const belay_event* uses, uint64_t count) noexcept {
   Policy& policy = belay::self<Policy>(object);
-  try {
-    if (policy.pool.release(cookie, uses, count)) return BELAY_OK;
-  } catch (const std::bad_alloc&) {
-    return BELAY_RESOURCE_EXHAUSTED;
-  }
-  return belay::guard(policy.host, [&] { return policy.pool.not_found(cookie); });
+  return policy.pool.release_at_once(cookie, uses, count) ? BELAY_OK : release_slowly(policy, cookie, uses, count);
 }
 
 belay_status segment_add(belay_obj* object, uint64_t segment, uint64_t bytes, uint64_t heap) noexcept {

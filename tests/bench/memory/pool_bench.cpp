@@ -39,7 +39,7 @@ Run run(Allocator& allocator, const AllocTrace& trace) {
   for (const AllocTrace::Row& row : trace.rows) {
     if (row.op == AllocTrace::Op::kPlace) {
       if ((handles[row.slot] = allocator.place(row.bytes, row.stream)) == bench::kFull) return {};
-    } else if (row.op == AllocTrace::Op::kRelease) {
+    } else if (row.op != AllocTrace::Op::kUse) {
       allocator.release(handles[row.slot]);
     }
   }

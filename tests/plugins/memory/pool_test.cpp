@@ -119,15 +119,15 @@ TEST(PoolTest, PastTheSoftLimitItGrowsByNoMoreThanItMust) {
 TEST(PoolTest, ACookieIsGoodOnce) {
   PoolChecker checker(small());
   const uint64_t cookie = checker.place({});
-  EXPECT_TRUE(checker.pool().release(cookie, nullptr, 0));
-  EXPECT_FALSE(checker.pool().release(cookie, nullptr, 0));
+  EXPECT_TRUE(checker.pool().release(cookie, nullptr, 0).ok());
+  EXPECT_EQ(checker.pool().release(cookie, nullptr, 0).code(), Code::kNotFound);
   PoolChecker other(small());
   const uint64_t old = other.place({});
   other.release(old, {});
   const uint64_t fresh = other.place({});  // the same block
   EXPECT_NE(old, fresh);
-  EXPECT_FALSE(other.pool().release(old, nullptr, 0));
-  EXPECT_THAT(pool::Pool::not_found(0xabc).message(), HasSubstr("the cookie 0xabc;"));
+  EXPECT_FALSE(other.pool().release_at_once(old, nullptr, 0));
+  EXPECT_THAT(other.pool().release(0xabc, nullptr, 0).message(), HasSubstr("the cookie 0xabc;"));
   EXPECT_EQ(other.wrong(), "");
 }
 
@@ -226,11 +226,11 @@ TEST(PoolPropertyTest, OutOfMemoryAtTheKthAllocationLeavesEverythingUsable) {
       const belay_event uses[] = {{1 + i % 5, ++value}, {7, ++value}};
       const uint64_t cookie = cookies[cookies.size() / 2];
       cookies.erase(cookies.begin() + long(cookies.size() / 2));
-      attempt([&] { ASSERT_TRUE(pool.release(cookie, uses, 1 + i % 2)); });
+      attempt([&] { ASSERT_TRUE(pool.release(cookie, uses, 1 + i % 2).ok()); });
     }
     g_fail_in = 0;
     ASSERT_EQ(pool.check(), "");
-    for (const uint64_t cookie : cookies) ASSERT_TRUE(pool.release(cookie, nullptr, 0));
+    for (const uint64_t cookie : cookies) ASSERT_TRUE(pool.release(cookie, nullptr, 0).ok());
     ASSERT_EQ(pool.stats().in_use, 0u);
   }
 }

@@ -197,6 +197,16 @@ void Arena::each_wait(uint32_t n, uint64_t timeline, const belay_progress* progr
 
 // ---- what rests --------------------------------------------------------------------------------------------------------
 
+bool Arena::release(uint32_t n, uint32_t generation, const belay_event* uses, uint64_t count) {
+  if (n >= nodes_.size() || nodes_[n].generation != generation || nodes_[n].state != State::kUsed) return false;
+  nodes_[n].colour = count ? colour_by(n, uses, count) : kClean;
+  Ring& ring = ring_of(nodes_[n].size);
+  // Room for more than one: most of what is that old rests no more.
+  for (int i = 0; i < 64 && ring.tail - ring.head > Ring::kRoom - 64; ++i) settle_next(ring, nullptr);
+  rest(n, ring);
+  return true;
+}
+
 void Arena::settle(uint32_t n, const belay_progress* progress) noexcept {
   wake(n);
   if (is_clean_now(n, progress)) nodes_[n].colour = kClean;
@@ -204,9 +214,9 @@ void Arena::settle(uint32_t n, const belay_progress* progress) noexcept {
 }
 
 void Arena::settle_next(Ring& ring, const belay_progress* progress) noexcept {
-  const Ring::Entry entry = ring.pop();
-  const Node& x = nodes_[entry.node];
-  if (x.state == State::kResting && x.generation == entry.generation) settle(entry.node, progress);
+  const uint64_t entry = ring.pop();
+  const auto n = uint32_t(entry);
+  if (nodes_[n].state == State::kResting && nodes_[n].generation == entry >> 32) settle(n, progress);
 }
 
 void Arena::settle_all(const belay_progress* progress) noexcept {
@@ -407,10 +417,10 @@ uint32_t Arena::cut(uint32_t n, const Request& req) noexcept {
   if (const uint32_t pad = pad_of(n, req.align)) link(split(n, pad));
   if (nodes_[n].size == req.size) {
     unlink(n);
-    return use(n, req);
+    return use(n, req.bytes, req.owner);
   }
   const bool small = req.size < reserved_ >> kSmallShift && req.align == 1;
-  return use(small ? split_high(n, req.size) : split(n, req.size), req);
+  return use(small ? split_high(n, req.size) : split(n, req.size), req.bytes, req.owner);
 }
 
 Arena::Found Arena::take(const Request& req) {
@@ -553,10 +563,16 @@ Arena::Found Arena::take_run(const Request& req) {
     if (x.after != kNone) nodes_[x.after].before = whole;
     drop_node(part);
   }
-  return {use(whole, req), count};
+  return {use(whole, req.bytes, req.owner), count};
 }
 
 // ---- segments ----------------------------------------------------------------------------------------------------------
+
+void Arena::resize(int64_t granules) noexcept {
+  reserved_ += uint64_t(granules);
+  rest_most_ = reserved_ >> rest_shift_;
+  if (rest_shift_ < 63) rest_most_ = std::max<uint64_t>(rest_most_, std::min<uint64_t>(kRestLeast >> shift_, reserved_ >> 7));
+}
 
 bool Arena::add_segment(uint64_t id, uint32_t granules) {
   if (!lanes_[kClean].lists) lanes_[kClean].lists = std::make_unique<Lists>();
@@ -567,8 +583,7 @@ bool Arena::add_segment(uint64_t id, uint32_t granules) {
   if (i == segments_.size()) segments_.emplace_back();
   segments_[i] = {id, granules, kNone, true};
   ++segment_count_;
-  reserved_ += granules;
-  rest_most_ = reserved_ >> rest_shift_;
+  resize(granules);
   if (!granules) return true;
   const uint32_t n = new_node();
   Node& x = nodes_[n];
@@ -610,8 +625,7 @@ bool Arena::remove_segment(uint64_t id) noexcept {
     n = next;
   }
   found->live = false;
-  reserved_ -= found->granules;
-  rest_most_ = reserved_ >> rest_shift_;
+  resize(-int64_t{found->granules});
   --segment_count_;
   return true;
 }

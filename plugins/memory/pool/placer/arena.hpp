@@ -31,7 +31,7 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 struct Totals {
   uint64_t in_use = 0, peak_in_use = 0;  // granules
   uint64_t lost = 0;                     // bytes that rounding adds to what is in use
-  uint64_t places = 0, releases = 0, rested = 0;
+  uint64_t places = 0, releases = 0;
 };
 
 class Arena {
@@ -54,7 +54,7 @@ class Arena {
     uint32_t wait_count = 0;
   };
 
-  // `rest_shift`: no more than reserved >> rest_shift rests for long.
+  // `rest_shift`: no more than reserved >> rest_shift rests for long, but in small heaps up to kRestLeast; 63: nothing.
   Arena(uint32_t granule_shift, uint32_t rest_shift) : shift_(granule_shift), rest_shift_(rest_shift) {
     resting_.fill(kNone);
   }
@@ -67,6 +67,8 @@ class Arena {
   // Out of neighbours that are free, whatever their colours; where events are not reached, as few waits as there are,
   // no more than there is room for. Throws as take() does.
   Found take_run(const Request& req);
+  // Whether it is one that is used and nothing more is to be done than in most cases. Else release() is to be asked.
+  bool release_at_once(uint32_t node, uint32_t generation, const belay_event* uses, uint64_t count) noexcept;
   // False: no such block is used. Throws bad_alloc: it stays used.
   bool release(uint32_t node, uint32_t generation, const belay_event* uses, uint64_t count);
 
@@ -95,7 +97,7 @@ class Arena {
                             kWords = kClasses / 64;
   static constexpr uint32_t kMostNodes = 1u << 24, kGenerations = (1u << 28) - 1, kMostSegments = 65535;
   static constexpr uint8_t kClean = 0, kMixed = 255;
-  static constexpr uint32_t kBuckets = 1024, kLargeShift = 5;
+  static constexpr uint32_t kBuckets = 1024, kLargeShift = 5, kRestLeast = 1 << 20;
 
   struct Node {
     uint32_t begin, size;    // granules
@@ -132,17 +134,22 @@ class Arena {
     uint32_t granules = 0, first = kNone;
     bool live = false;
   };
-  struct Ring {  // of nodes, oldest first; those that rest no more are passed over
-    struct Entry {
-      uint32_t node, generation;
-    };
+  // Nodes, oldest first; those that rest no more are passed over. An entry is one word, as it is often read at once: node
+  // in the low half, generation in the high one.
+  struct Ring {
     static constexpr uint32_t kRoom = 2048;
-    std::array<Entry, kRoom> entries;
+    std::array<uint64_t, kRoom> entries;
     uint32_t head = 0, tail = 0;
     bool full() const noexcept { return tail - head == kRoom; }
     bool empty() const noexcept { return tail == head; }
-    void push(Entry entry) noexcept { entries[tail++ % kRoom] = entry; }
-    Entry pop() noexcept { return entries[head++ % kRoom]; }
+    void push(uint32_t node, uint32_t generation) noexcept {
+      entries[tail++ % kRoom] = uint64_t{generation} << 32 | node;
+    }
+    // Where it was the last to come, as it is when the same size goes to and fro.
+    void take_back(uint32_t node, uint32_t generation) noexcept {
+      if (tail != head && entries[(tail - 1) % kRoom] == (uint64_t{generation} << 32 | node)) --tail;
+    }
+    uint64_t pop() noexcept { return entries[head++ % kRoom]; }
   };
   static_assert(kWords <= 32);
 
@@ -157,6 +164,7 @@ class Arena {
   Lists& lists(uint8_t colour) noexcept { return *lanes_[colour].lists; }
 
   Node& at(uint32_t n) noexcept { return nodes_[n]; }
+  void resize(int64_t granules) noexcept;
   bool listed(uint32_t n) const noexcept { return n != kNone && nodes_[n].state == State::kListed; }
   uint32_t pad_of(uint32_t n, uint32_t align) const noexcept { return (0u - nodes_[n].begin) & (align - 1); }
   void reserve_nodes(uint32_t count);
@@ -164,7 +172,7 @@ class Arena {
   void drop_node(uint32_t n) noexcept;
   void link(uint32_t n) noexcept;
   void unlink(uint32_t n) noexcept;
-  void rest(uint32_t n) noexcept;
+  void rest(uint32_t n, Ring& ring) noexcept;  // that is used
   void wake(uint32_t n) noexcept;  // out of what rests; not listed yet
   void settle(uint32_t n, const belay_progress* progress) noexcept;
   void settle_next(Ring& ring, const belay_progress* progress) noexcept;
@@ -190,7 +198,8 @@ class Arena {
   uint32_t cut(uint32_t n, const Request& req) noexcept;
   uint32_t split(uint32_t n, uint32_t size) noexcept;
   uint32_t split_high(uint32_t n, uint32_t size) noexcept;
-  uint32_t use(uint32_t n, const Request& req) noexcept;
+  uint32_t use(uint32_t n, uint64_t bytes, uint64_t owner) noexcept;
+  Ring& ring_of(uint32_t size) noexcept { return size > rest_most_ >> kLargeShift ? large_ : small_; }
   // Calls each(event) for what is not reached of the uses of a free node that are not of `timeline`.
   template <class Each>
   void each_wait(uint32_t n, uint64_t timeline, const belay_progress* progress, Each&& each) noexcept;
@@ -227,12 +236,12 @@ inline uint8_t Arena::lane_of(uint64_t timeline) const noexcept {
   return kClean;
 }
 
-inline uint32_t Arena::use(uint32_t n, const Request& req) noexcept {
+inline uint32_t Arena::use(uint32_t n, uint64_t bytes, uint64_t owner) noexcept {
   Node& x = nodes_[n];
   x.state = State::kUsed;
   x.generation = (x.generation + 1) & kGenerations;
-  x.left = uint32_t((uint64_t{x.size} << shift_) - req.bytes);
-  cold_[n].owner = req.owner;
+  x.left = uint32_t((uint64_t{x.size} << shift_) - bytes);
+  cold_[n].owner = owner;
   totals_.lost += x.left;
   totals_.in_use += x.size;
   if (totals_.in_use > totals_.peak_in_use) totals_.peak_in_use = totals_.in_use;
@@ -251,49 +260,52 @@ inline void Arena::wake(uint32_t n) noexcept {
 }
 
 inline uint32_t Arena::take_resting(const Request& req) noexcept {
-  const uint8_t lane = lane_of(req.timeline);
-  for (uint8_t colour = lane;; colour = kClean) {
-    uint32_t n = resting_[bucket_of(req.size, colour)];
-    for (int looks = 0; n != kNone && looks < 2; n = nodes_[n].right, ++looks) {
+  for (uint8_t colour = lane_of(req.timeline);; colour = kClean) {
+    uint32_t& head = resting_[bucket_of(req.size, colour)];
+    const uint32_t n = head;
+    if (n != kNone) {
       const Node& x = nodes_[n];
-      if (x.size != req.size || x.colour != colour || (x.begin & (req.align - 1))) continue;
-      wake(n);
-      ++totals_.rested;
-      return use(n, req);
+      if (x.size == req.size && x.colour == colour && !(x.begin & (req.align - 1))) {
+        head = x.right;
+        if (head != kNone) nodes_[head].left = kNone;
+        resting_granules_ -= x.size;
+        ring_of(x.size).take_back(n, x.generation);
+        return use(n, req.bytes, req.owner);
+      }
     }
     if (colour == kClean) return kNone;
   }
 }
 
-inline void Arena::rest(uint32_t n) noexcept {
+inline void Arena::rest(uint32_t n, Ring& ring) noexcept {
   Node& x = nodes_[n];
-  Ring& ring = x.size > rest_most_ >> kLargeShift ? large_ : small_;
-  if (ring.full()) settle_next(ring, nullptr);
-  const uint32_t head = std::exchange(resting_[bucket_of(x.size, x.colour)], n);
+  uint32_t& head = resting_[bucket_of(x.size, x.colour)];
+  totals_.lost -= x.left;
   x.state = State::kResting;
   x.left = kNone;
   x.right = head;
   if (head != kNone) nodes_[head].left = n;
+  head = n;
   resting_granules_ += x.size;
-  ring.push({n, x.generation});
+  totals_.in_use -= x.size;
+  ++totals_.releases;
+  ring.push(n, x.generation);
 }
 
-inline bool Arena::release(uint32_t n, uint32_t generation, const belay_event* uses, uint64_t count) {
+inline bool Arena::release_at_once(uint32_t n, uint32_t generation, const belay_event* uses, uint64_t count) noexcept {
   if (n >= nodes_.size()) return false;
   Node& x = nodes_[n];
   if (x.generation != generation || x.state != State::kUsed) return false;
+  Ring& ring = ring_of(x.size);
+  if (ring.full()) return false;
   if (count == 0) {
     x.colour = kClean;
-  } else if (count == 1 && uses->timeline == last_timeline_) {
+  } else {
+    if (count != 1 || uses->timeline != last_timeline_) return false;
     x.colour = last_lane_;
     cold_[n].value = uses->value;
-  } else {
-    x.colour = colour_by(n, uses, count);
   }
-  totals_.lost -= x.left;
-  totals_.in_use -= x.size;
-  ++totals_.releases;
-  rest(n);
+  rest(n, ring);
   return true;
 }
 

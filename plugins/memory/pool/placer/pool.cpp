@@ -63,7 +63,10 @@ Result<Pool::Heap*> Pool::make_heap(uint64_t id) {
 }
 
 Status Pool::place(const belay_place_req& req, belay_placed& out) {
-  BELAY_ASSIGN(Heap* const heap, make_heap(req.heap));
+  Heap* heap = find(req.heap);
+  if (!heap) {
+    BELAY_ASSIGN(heap, make_heap(req.heap));
+  }
   Arena::Request wanted;
   if (!ask(*heap, req, out, wanted))
     return {Code::kDeclined, "The pool places up to " + std::to_string(most_bytes_) + " bytes (block_size " +
@@ -108,7 +111,11 @@ Status Pool::grow(Heap& heap, uint64_t bytes, belay_placed& out) {
   return {Code::kNeedSegment, {}};
 }
 
-Status Pool::not_found(uint64_t cookie) {
+Status Pool::release(uint64_t cookie, const belay_event* uses, uint64_t count) {
+  if (Heap* const heap = heaps_[cookie & (kMostHeaps - 1)].load(std::memory_order_acquire)) {
+    const Gate::Pass pass(heap->gate);
+    if (heap->arena.release(node_of(cookie), generation_of(cookie), uses, count)) return {};
+  }
   char text[32];
   std::snprintf(text, sizeof text, "0x%" PRIx64, cookie);
   return {Code::kNotFound,

@@ -23,29 +23,28 @@ class Pool {
  public:
   explicit Pool(const Options& options);
 
-  // Whether there is room without more ado, as there nearly always is. Else place() is to be asked. Throws bad_alloc, and
-  // then nothing is placed.
-  bool place_at_once(const belay_place_req& req, belay_placed& out) {
+  // Whether what rests has the very size, as it often has. Else place() is to be asked.
+  bool place_at_once(const belay_place_req& req, belay_placed& out) noexcept {
     Heap* const heap = find(req.heap);
     Arena::Request wanted;
     if (!heap || !ask(*heap, req, out, wanted)) return false;
     const Gate::Pass pass(heap->gate);
-    Arena::Found found{heap->arena.take_resting(wanted), 0};
-    if (found.node == kNone && (found = heap->arena.take(wanted)).node == kNone) return false;
-    answer(*heap, found, out);
+    const uint32_t n = heap->arena.take_resting(wanted);
+    if (n == kNone) return false;
+    answer(*heap, {n, 0}, out);
     return true;
   }
   // OK, or kNeedSegment (no text), kDeclined, kResourceExhausted. Throws bad_alloc, and then nothing is placed.
   Status place(const belay_place_req& req, belay_placed& out);
-  // False: no block in use has the cookie. Throws bad_alloc: it stays in use.
-  bool release(uint64_t cookie, const belay_event* uses, uint64_t count) {
+  // Whether it was released without more ado, as it nearly always is. Else release() is to be asked.
+  bool release_at_once(uint64_t cookie, const belay_event* uses, uint64_t count) noexcept {
     Heap* const heap = heaps_[cookie & (kMostHeaps - 1)].load(std::memory_order_acquire);
     if (!heap) return false;
     const Gate::Pass pass(heap->gate);
-    return heap->arena.release(uint32_t(cookie >> kHeapBits) & (kMostNodes - 1), uint32_t(cookie >> 36), uses, count);
+    return heap->arena.release_at_once(node_of(cookie), generation_of(cookie), uses, count);
   }
-  // What to say of it.
-  static Status not_found(uint64_t cookie);
+  // kNotFound. Throws bad_alloc: it stays in use.
+  Status release(uint64_t cookie, const belay_event* uses, uint64_t count);
   Status add_segment(uint64_t segment, uint64_t bytes, uint64_t heap);
   Status remove_segment(uint64_t segment);
   void trim(uint64_t bytes, void (*each)(void* user, uint64_t segment), void* user);
@@ -55,6 +54,9 @@ class Pool {
   std::string check() const;
 
  private:
+  // A cookie: heap, node, generation, from the low end.
+  static uint32_t node_of(uint64_t cookie) noexcept { return uint32_t(cookie >> kHeapBits) & (kMostNodes - 1); }
+  static uint32_t generation_of(uint64_t cookie) noexcept { return uint32_t(cookie >> 36); }
   static constexpr uint32_t kHeapBits = 12, kMostHeaps = 1u << kHeapBits, kMostNodes = 1u << 24;
   struct Heap {
     Heap(uint64_t heap, uint32_t place, uint32_t granule_shift, uint32_t rest_shift)
@@ -69,8 +71,10 @@ class Pool {
   };
 
   Heap* find(uint64_t id) const noexcept {
+    Heap* const first = heaps_[0].load(std::memory_order_acquire);  // most programs have no other
+    if (first && first->id == id) return first;
     const uint32_t count = heap_count_.load(std::memory_order_acquire);
-    for (uint32_t i = 0; i < count; ++i)
+    for (uint32_t i = 1; i < count; ++i)
       if (Heap* const heap = heaps_[i].load(std::memory_order_relaxed); heap->id == id) return heap;
     return nullptr;
   }
