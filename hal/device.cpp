@@ -256,6 +256,7 @@ Result<std::optional<std::string>> Device::copy_reason(const belay_bind_req& req
 }
 
 void Device::free(Buffer* buffer) {
+  if (hal->options().checked) hal->uses().forget(*buffer);
   hal->ledger().remove(buffer, index_);
   Slots<Buffer>::retire(buffer);
   bury(buffer);
