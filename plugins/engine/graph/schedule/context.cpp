@@ -245,8 +245,6 @@ Status Context::check_queueable() const {
     const std::string name = "input '" + executable_.inputs()[i].name + "'";
     if (inputs_[i].set && (!value.is_tensor() || value.dtype == BELAY_DT_STRING))
       return refuse(name + " is no tensor of numbers.");
-    if (!inputs_[i].taken.copies.empty())
-      return refuse(name + " must be copied first, because " + inputs_[i].taken.moved.reason + ".");
   }
   return {};
 }
@@ -282,6 +280,7 @@ Result<belay_event> Context::enqueue(belay_obj* stream) {
     req.bytes = value.bytes;
     output.tensors[0]->data = output.user_data;
   }
+  if (input_copies_) BELAY_TRY(queue_input_copies(stream));
   if (stage_->program) {
     BELAY_TRY(hal.check(hal.vt->program_launch(hal.host, stage_->program.get(), stream,
                                                frame_.bindings().data(), frame_.bindings().size(), &done)));

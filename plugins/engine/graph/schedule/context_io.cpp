@@ -230,6 +230,8 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
                                    "' has " + std::to_string(inputs_.size()) + "."};
   Input& input = inputs_[index];
   const auto replace = [&](Input next) {
+    if (!input.taken.copies.empty()) settle();  // a queued run still uses the block that is given back
+    next.moved = std::move(input.moved);  // of the last run still
     input = std::move(next);
     input_copies_ = std::any_of(inputs_.begin(), inputs_.end(),
                                 [](const Input& each) { return !each.taken.copies.empty(); });

@@ -8,7 +8,8 @@ namespace belay::schedule {
 
 // Where the host cannot use what the caller lent: into a block of the context, anew for each run, so that it sees
 // what the caller has written since.
-Status Context::copy_inputs() {
+template <class Copy>
+Status Context::each_input_copy(Copy&& queue_or_copy) const {
   for (const Input& input : inputs_) {
     for (const HostCopy& copy : input.taken.copies) {
       belay_tensor to{};
@@ -23,10 +24,23 @@ Status Context::copy_inputs() {
       belay_tensor from = to;
       from.data = copy.from;
       if (!copy.strides.empty()) from.strides = copy.strides.data(), from.bytes = 0;
-      BELAY_TRY(session_.copy(to, from));
+      BELAY_TRY(queue_or_copy(to, from));
     }
   }
   return {};
+}
+
+Status Context::copy_inputs() {
+  return each_input_copy([&](const belay_tensor& to, const belay_tensor& from) { return session_.copy(to, from); });
+}
+
+// In their turn, so that they read what is there then; the blocks are those of this context's runs alone, which follow
+// one another.
+Status Context::queue_input_copies(belay_obj* stream) {
+  const plan::Hal& hal = session_.hal();
+  return each_input_copy([&](const belay_tensor& to, const belay_tensor& from) {
+    return hal.check(hal.vt->tensor_copy(hal.host, stream, &to, &from, &queued_));
+  });
 }
 
 // Before the value is brought to the host: in memory of the context the caller reads it where kernels wrote it.

@@ -161,7 +161,10 @@ class Context {
   Status rebind();
   Status run_frame();
   Status collect();
+  template <class Copy>
+  Status each_input_copy(Copy&& copy) const;
   Status copy_inputs();
+  Status queue_input_copies(belay_obj* stream);
   Status copy_results();
   Status collect_output(size_t index);
   // Why a result is not made where it is wanted.

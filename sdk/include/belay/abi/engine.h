@@ -117,8 +117,8 @@ struct belay_context_vt {
    * stream's. Inputs are read and results written when its turn comes, until *out, so their memory stays until then;
    * every slot may be called before it (one that cannot do its work meanwhile waits for it), and a run queued on another
    * stream waits for the one before. Errors: those of run that are known before it; UNIMPLEMENTED (the plan needs the
-   * host between its kernels, or something is no dense, aligned tensor in memory that the device reads: says what;
-   * nothing was queued). o */
+   * host between its kernels, or something is no tensor of numbers in memory that the host sees: says what; nothing was
+   * queued). o */
   belay_status (*enqueue)(belay_obj*, belay_obj* stream, belay_event* out) BELAY_NOEXCEPT;
   /* What the last run (or, of one that is queued, that run) shared and copied of an input or output. Errors:
    * OUT_OF_RANGE. o */
