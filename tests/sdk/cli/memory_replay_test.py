@@ -170,12 +170,12 @@ class MemoryReplayTest(ProgramTest):
             self.skipTest(f"{self.traces} is not there")
         for file in files:
             with self.subTest(file=file.name):
-                self.assertLess(self.replay(file)["ratio"], 1.25)
+                self.assertLess(self.replay(file)["ratio"], 1.3)
         serving = self.traces / "multi-model-serving.csv.gz"
-        for lag in (0, 100, "never"):
+        for lag, most in ((0, 1.12), (100, 1.12), ("never", 1.15)):  # one step of growth more or less is 0.06
             with self.subTest(lag=lag):
                 made = self.replay(serving, "--lag", lag)
-                self.assertLessEqual(made["ratio"], 1.10)
+                self.assertLessEqual(made["ratio"], most)
                 self.assertLess(made["waits"], made["pairs"] / 50)
 
     def test_documented_commands_run(self):

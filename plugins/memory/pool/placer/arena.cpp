@@ -571,7 +571,8 @@ Arena::Found Arena::take_run(const Request& req) {
 void Arena::resize(int64_t granules) noexcept {
   reserved_ += uint64_t(granules);
   rest_most_ = reserved_ >> rest_shift_;
-  if (rest_shift_ < 63) rest_most_ = std::max<uint64_t>(rest_most_, std::min<uint64_t>(kRestLeast >> shift_, reserved_ >> 7));
+  if (rest_shift_ < 63)
+    rest_most_ = std::max<uint64_t>(rest_most_, std::min<uint64_t>(kRestLeast >> shift_, reserved_ >> 7));
 }
 
 bool Arena::add_segment(uint64_t id, uint32_t granules) {

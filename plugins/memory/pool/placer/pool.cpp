@@ -89,7 +89,10 @@ Status Pool::place(const belay_place_req& req, belay_placed& out) {
 Status Pool::grow(Heap& heap, uint64_t bytes, belay_placed& out) {
   const uint64_t reserved = reserved_.load(std::memory_order_relaxed);
   const uint64_t own = heap.arena.reserved() << shift_;
-  uint64_t want = own == 0 ? options_.pool_size : std::max(options_.growth, own / 100 * options_.growth_percent);
+  uint64_t want = own == 0 ? options_.pool_size : options_.growth;
+  // Where there is as much free, but in pieces, more of it would be more than is needed.
+  const uint64_t share = own / 100 * options_.growth_percent;
+  if (own - (heap.arena.totals().in_use << shift_) < share) want = std::max(want, share);
   if (heap.starved || (options_.soft_limit && reserved + want > options_.soft_limit)) want = 0;
   want = std::max(want, bytes);
   want = std::min(std::max(bytes, most_bytes_), (want + kPage - 1) / kPage * kPage);

@@ -12,7 +12,7 @@ namespace belay::pool {
 
 struct Options {
   uint64_t block_size = 256, alignment = 64;
-  uint64_t pool_size = 64 << 20, growth = 32 << 20, growth_percent = 6;
+  uint64_t pool_size = 64 << 20, growth = 64 << 20, growth_percent = 6;
   uint64_t soft_limit = 0, hard_limit = 0;  // 0: none
   bool wait_first = true;                   // rather than grow
   double cache_percent = 0.025;
