@@ -19,7 +19,13 @@ Result<Stream*> Stream::create(Device& device, const belay_stream_req& req) {
   if (req.priority < -8 || req.priority > 7)
     return Status(Code::kInvalidArgument, "Stream on " + device.name() + ": priority is " +
                                               std::to_string(req.priority) + ", want -8 to 7.");
-  return new Stream(device, req, depth);
+  device.workers().stream_begins();
+  try {
+    return new Stream(device, req, depth);
+  } catch (...) {
+    device.workers().stream_ended();
+    throw;
+  }
 }
 
 Stream::Stream(Device& device, const belay_stream_req& req, uint64_t depth)
@@ -53,7 +59,10 @@ Stream::Stream(Device& device, const belay_stream_req& req, uint64_t depth)
   };
 }
 
-Stream::~Stream() { std::free(ring_); }
+Stream::~Stream() {
+  std::free(ring_);
+  device_.workers().stream_ended();
+}
 
 void Stream::retire() {
   // Left over only where a circle of waits stops the stream for ever.

@@ -29,6 +29,17 @@ Workers::Workers(Device& device, uint64_t threads, uint64_t blocking)
   workers_.reserve(most_);
 }
 
+void Workers::stream_begins() {
+  std::lock_guard lock(mutex_);
+  if (streams_ == ready_.capacity()) ready_.reserve(std::max<size_t>(16, 2 * streams_));
+  ++streams_;
+}
+
+void Workers::stream_ended() noexcept {
+  std::lock_guard lock(mutex_);
+  --streams_;
+}
+
 void Workers::ready(Stream& stream) {
   // Whoever finds the flag set leaves it to the worker, which clears it before it looks at what is flushed.
   if (stream.in_ready_list.exchange(true, std::memory_order_acq_rel)) return;
@@ -79,7 +90,7 @@ bool Workers::spawn() {
   bool made = true;
   try {
     workers_.emplace_back(&Workers::main, this, workers_.size());
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
     made = false;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

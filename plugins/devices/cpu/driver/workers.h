@@ -33,6 +33,10 @@ class Workers {
   // stop() was called.
   ~Workers() = default;
 
+  // Room in the list of ready streams, so that ready() needs no memory: before a stream is made, and after its end.
+  // Throws bad_alloc.
+  void stream_begins();
+  void stream_ended() noexcept;
   // Lets a worker run the stream up to what is flushed. Any thread; may be called with a timeline's lock held.
   void ready(Stream& stream);
   // Calls the completion on a worker, then frees it.
@@ -72,6 +76,7 @@ class Workers {
   mutable std::mutex mutex_;
   std::vector<std::thread> workers_;
   std::vector<Stream*> ready_;  // each referenced
+  size_t streams_ = 0;          // that ready_ has room for
   DueCompletion* due_first_ = nullptr;
   DueCompletion* due_last_ = nullptr;
   bool stopping_ = false;
