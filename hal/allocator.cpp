@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace belay::hal {
 namespace {
@@ -81,6 +82,7 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
   wanted.heap = heap_id(req.heap);
   wanted.timeline = first ? first->timeline() : 0;
   wanted.progress = &progress;
+  bool short_of_memory = false;
   for (int segments = 0;; ++segments) {
     belay_placed placed{};
     placed.hdr.struct_size = sizeof placed;
@@ -112,8 +114,12 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
                                          std::to_string(placed.need_bytes) + " bytes, for this.");
     }
     Status added = add_segment(index, placed.need_bytes, req.heap);
-    // A policy takes segments larger than what it places; the driver may have room for that much alone.
-    if (added.code() == Code::kResourceExhausted) return std::optional<Place>();
+    if (added.code() == Code::kResourceExhausted) {
+      // The policy was asked to trim, so it knows that memory is short and may have a place after a wait. If
+      // not: it takes segments larger than what it places, and the driver may have room for that much alone.
+      if (std::exchange(short_of_memory, true)) return std::optional<Place>();
+      continue;
+    }
     BELAY_TRY(std::move(added));
   }
 }

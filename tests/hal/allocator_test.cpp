@@ -6,6 +6,8 @@
 
 #include <thread>
 
+#include <sys/mman.h>
+
 namespace belay::hal {
 namespace {
 
@@ -426,6 +428,27 @@ TEST_P(CheckedTest, LeaksAreCountedByWhereTheyWereMade) {
 
 // ---- lent memory
 // ---------------------------------------------------------------------------------------------------------
+
+TEST_F(AllocatorTest, MemoryOfASegmentIsNeverTouched) {
+  NiceDevice& on = add_device("mock");
+  NicePolicy& policy = add_policy("pool");
+  bump_.install(policy);
+  void* segment = nullptr;
+  ON_CALL(on, alloc).WillByDefault([&](const belay_alloc_req& req) -> Result<void*> {
+    if (req.within) return static_cast<void*>(static_cast<char*>(req.within->impl) + req.within_offset + 1);
+    segment = mmap(nullptr, req.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return segment;
+  });
+  ON_CALL(on, free).WillByDefault([&](belay_obj* buffer) {
+    if (buffer->impl == segment) munmap(segment, 1 << 20);
+  });
+  begin();
+  std::vector<belay_obj*> all;
+  for (uint64_t i = 1; i < 30; ++i) all.push_back(buffer(device(), i * 1000));
+  EXPECT_EQ(address(all[0]), segment);
+  for (belay_obj* each : all) vt().buffer_destroy(host(), each);
+  hal_.reset();
+}
 
 TEST_F(AllocatorTest, WhereThereIsNoRoomForASegmentTheDriverPlacesTheBufferAlone) {
   NicePolicy& policy = add_policy("pool");

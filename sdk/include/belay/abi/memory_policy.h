@@ -135,8 +135,9 @@ typedef struct belay_memory_policy_vt {
   belay_status (*segment_add)(belay_obj*, uint64_t segment, uint64_t bytes, uint64_t heap) BELAY_NOEXCEPT;
   /* Cookies of blocks that are still in it end. Errors: NOT_FOUND. */
   belay_status (*segment_remove)(belay_obj*, uint64_t segment) BELAY_NOEXCEPT;
-  /* Calls `each` with segments that hold nothing, until `bytes` are named. The host lets no `place` of the same device run
-   * until it has removed those it wants. */
+  /* Memory is short: until a segment is added a policy rather waits for other streams than ask for one.
+   * Calls `each` with segments that hold nothing in use, until `bytes` are named; the host leaves those with uses that are
+   * not reached. It lets no `place` of the same device run until it has removed those it wants. */
   belay_status (*trim)(belay_obj*, uint64_t bytes, void (*each)(void* user, uint64_t segment), void* user) BELAY_NOEXCEPT;
   /* SHARE or COPY, from the numbers alone. Errors: DECLINED (the next policy is asked), INVALID_ARGUMENT. BIND: r */
   belay_status (*bind)(belay_obj*, const belay_bind_req*, belay_bound*) BELAY_NOEXCEPT;
