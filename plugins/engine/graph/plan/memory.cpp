@@ -50,8 +50,9 @@ Status place_buffers(const Hal& hal, ArenaLayout& layout) {
   req.intervals = intervals.data();
   req.in_place = layout.in_place.data();
   req.in_place_count = layout.in_place.size();
-  // A microsecond for each buffer: planning must stay small beside preparing kernels.
-  req.budget_ns = 200'000 + 1'000 * layout.buffers.size();
+  // No time, but the policy's quick answer: what a clock ends differs from load to load, and with the kernels that
+  // write over an input the last digits of outputs.
+  req.budget_ns = 0;
   req.seed = 1;
   layout.offsets.resize(layout.buffers.size());
   belay_plan_result result{};
