@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 namespace belay::hal {
 namespace {
@@ -82,7 +81,6 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
   wanted.heap = heap_id(req.heap);
   wanted.timeline = first ? first->timeline() : 0;
   wanted.progress = &progress;
-  bool short_of_memory = false;
   for (int segments = 0;; ++segments) {
     belay_placed placed{};
     placed.hdr.struct_size = sizeof placed;
@@ -93,7 +91,13 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
       std::shared_lock no_trim(trimming_);
       const belay_status raw = table_of(policy).place(policy.object, &wanted, &placed);
       if (raw == BELAY_OK) {
-        BELAY_TRY(check(index, req, placed, out));
+        try {
+          BELAY_TRY(check(index, req, placed, out));
+        } catch (...) {
+          hal.release(
+              table_of(policy).release(policy.object, placed.cookie, waits.data(), placed.wait_count));
+          throw;
+        }
       } else {
         Status status = hal.take(raw, policy.plugin, "place");
         if (status.code() == Code::kDeclined) return std::optional<Place>();
@@ -102,11 +106,15 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
     }
     if (out.within) {
       const std::span uses(waits.data(), placed.wait_count);
-      if (Status waited = wait(uses, first); !waited.ok()) {
+      try {
+        Status waited = wait(uses, first);
+        if (waited.ok()) return std::optional<Place>(out);
         release(out, uses);
         return waited;
+      } catch (...) {
+        release(out, uses);
+        throw;
       }
-      return std::optional<Place>(out);
     }
     if (placed.need_bytes < req.bytes || segments == kMostSegmentsForOne) {
       hal.host().misbehaved(policy.plugin, "asks for segment after segment, or for one that is too small");
@@ -115,9 +123,10 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
     }
     Status added = add_segment(index, placed.need_bytes, req.heap);
     if (added.code() == Code::kResourceExhausted) {
-      // The policy was asked to trim, so it knows that memory is short and may have a place after a wait. If
-      // not: it takes segments larger than what it places, and the driver may have room for that much alone.
-      if (std::exchange(short_of_memory, true)) return std::optional<Place>();
+      // There may be a place after a wait. If not: a policy takes segments larger than what it places, and
+      // the driver may have room for that much alone.
+      if (wanted.hdr.flags & BELAY_PLACE_SHORT) return std::optional<Place>();
+      wanted.hdr.flags |= BELAY_PLACE_SHORT;
       continue;
     }
     BELAY_TRY(std::move(added));
@@ -191,6 +200,16 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
   Status room = device_.take_room("A segment", bytes);
   if (!room.ok() && trim(bytes)) room = device_.take_room("A segment", bytes);
   BELAY_TRY(std::move(room));
+  const uint64_t id = hal.policies().next_segment();
+  Segment* segment;
+  try {
+    std::lock_guard lock(mutex_);  // from here on its object stays where it is
+    segment = &segments_[id];
+    *segment = {index, bytes, heap, {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, nullptr, {}}, {}, {}};
+  } catch (...) {
+    device_.give_room(bytes);
+    throw;
+  }
   belay_alloc_req req{};
   req.hdr.struct_size = sizeof req;
   req.bytes = bytes;
@@ -201,15 +220,11 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
   if (Status got = hal.take(device_.vt().alloc(&device_, &req, &made), device_.driver(), "alloc");
       !got.ok()) {
     device_.give_room(bytes);
+    std::lock_guard lock(mutex_);
+    segments_.erase(id);
     return got;
   }
-  const uint64_t id = hal.policies().next_segment();
-  Segment* segment;
-  {
-    std::lock_guard lock(mutex_);  // from here on its object stays where it is
-    segment = &segments_[id];
-    *segment = {index, bytes, heap, {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, made.impl, {}}, {}, {}};
-  }
+  segment->object.impl = made.impl;
   Status status = hal.take(table_of(policy).segment_add(policy.object, id, bytes, heap_id(heap)),
                            policy.plugin, "segment_add");
   if (status.ok()) return {};

@@ -90,49 +90,51 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
   BELAY_TRY(take_room("A buffer", bytes.charged));
   Buffer* buffer = nullptr;
   bool made_impl = false;
-  try {
-    buffer = hal->buffers().make(hal);
-    if (!buffer) {
-      give_room(bytes.charged);
-      return full("There is no memory for one more handle.");
-    }
-    belay_created made{};
-    made.hdr.struct_size = sizeof made;
-    if (const belay_status raw = make(&made); raw != BELAY_OK) {
-      hal->buffers().drop(buffer);
-      give_room(bytes.charged);
-      Status failed = hal->take(raw, driver_, "alloc");
-      if (failed.code() == Code::kResourceExhausted) return full(failed.message());
-      return failed;
-    }
-    buffer->impl = made.impl;
-    made_impl = true;
-    buffer->device = this;
-    buffer->bytes = req.bytes;
-    buffer->counted = bytes.counted;
-    buffer->charged = bytes.charged;
-    buffer->borrowed = bytes.lent;
-    buffer->magic = BELAY_OBJ_MAGIC;  // the driver's `map` may check it
-    if (BELAY_HAS(&vt(), belay_device_vt, map)) {
-      void* address = nullptr;
-      if (const belay_status mapped = vt().map(this, buffer, &address); mapped == BELAY_OK)
-        buffer->host = address;
-      else
-        hal->release(mapped);  // memory that the host does not see
-    }
-    hal->ledger().add(buffer, index_, owner.empty() ? "application" : owner);
-  } catch (...) {
+  const auto undo = [&] {
     if (buffer) {
       Slots<Buffer>::retire(buffer);
       if (made_impl) vt().free(this, buffer);
       hal->buffers().drop(buffer);
     }
     give_room(bytes.charged);
+  };
+  Status failed;
+  try {
+    belay_created made{};
+    made.hdr.struct_size = sizeof made;
+    buffer = hal->buffers().make(hal);
+    if (!buffer) {
+      failed = full("There is no memory for one more handle.");
+    } else if (const belay_status raw = make(&made); raw != BELAY_OK) {
+      failed = hal->take(raw, driver_, "alloc");
+      if (failed.code() == Code::kResourceExhausted) failed = full(failed.message());
+    } else {
+      buffer->impl = made.impl;
+      made_impl = true;
+      buffer->device = this;
+      buffer->bytes = req.bytes;
+      buffer->counted = bytes.counted;
+      buffer->charged = bytes.charged;
+      buffer->borrowed = bytes.lent;
+      buffer->magic = BELAY_OBJ_MAGIC;  // the driver's `map` may check it
+      if (BELAY_HAS(&vt(), belay_device_vt, map)) {
+        void* address = nullptr;
+        if (const belay_status mapped = vt().map(this, buffer, &address); mapped == BELAY_OK)
+          buffer->host = address;
+        else
+          hal->release(mapped);  // memory that the host does not see
+      }
+      hal->ledger().add(buffer, index_, owner.empty() ? "application" : owner);
+      allocations_.fetch_add(1, std::memory_order_relaxed);
+      live_buffers_.fetch_add(1, std::memory_order_relaxed);
+      return buffer;
+    }
+  } catch (...) {
+    undo();
     throw;
   }
-  allocations_.fetch_add(1, std::memory_order_relaxed);
-  live_buffers_.fetch_add(1, std::memory_order_relaxed);
-  return buffer;
+  undo();
+  return failed;
 }
 
 Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner, Stream* first) {
@@ -173,17 +175,26 @@ Result<Buffer*> Device::alloc_own(const belay_alloc_req& req, std::string_view o
     BELAY_TRY(make_whole(whole, *guard));
     inside.within = &*guard->whole, inside.within_offset = guard->front;
   }
-  Result<Buffer*> buffer = make_buffer(inside, owner, {req.bytes, charged},
-                                       [&](belay_created* made) { return vt().alloc(this, &inside, made); });
-  if (buffer.ok()) {
+  const auto undo = [&] {
+    if (place) allocator_.release(*place);
+    if (guard && guard->whole) vt().free(this, &*guard->whole);
+  };
+  try {
+    Result<Buffer*> buffer = make_buffer(inside, owner, {req.bytes, charged}, [&](belay_created* made) {
+      return vt().alloc(this, &inside, made);
+    });
+    if (!buffer.ok()) {
+      undo();
+      return buffer;
+    }
     (*buffer)->place = place;
     if (guard && guard->front) guard->fill(static_cast<char*>((*buffer)->host), req.bytes);
     (*buffer)->guard = std::move(guard);
-  } else {
-    if (place) allocator_.release(*place);
-    if (guard && guard->whole) vt().free(this, &*guard->whole);
+    return buffer;
+  } catch (...) {
+    undo();
+    throw;
   }
-  return buffer;
 }
 
 Status Device::make_whole(const belay_alloc_req& req, Guard& guard) {

@@ -34,7 +34,8 @@ class Pool {
     answer(*heap, {n, 0}, out);
     return true;
   }
-  // OK, or kNeedSegment (no text), kDeclined, kResourceExhausted. Throws bad_alloc, and then nothing is placed.
+  // OK, or kNeedSegment (no text), kDeclined, kResourceExhausted. Throws bad_alloc, and then nothing is
+  // placed.
   Status place(const belay_place_req& req, belay_placed& out);
   // Whether it was released without more ado, as it nearly always is. Else release() is to be asked.
   bool release_at_once(uint64_t cookie, const belay_event* uses, uint64_t count) noexcept {
@@ -55,7 +56,9 @@ class Pool {
 
  private:
   // A cookie: heap, node, generation, from the low end.
-  static uint32_t node_of(uint64_t cookie) noexcept { return uint32_t(cookie >> kHeapBits) & (kMostNodes - 1); }
+  static uint32_t node_of(uint64_t cookie) noexcept {
+    return uint32_t(cookie >> kHeapBits) & (kMostNodes - 1);
+  }
   static uint32_t generation_of(uint64_t cookie) noexcept { return uint32_t(cookie >> 36); }
   static constexpr uint32_t kHeapBits = 12, kMostHeaps = 1u << kHeapBits, kMostNodes = 1u << 24;
   struct Heap {
@@ -79,7 +82,8 @@ class Pool {
     return nullptr;
   }
   // False: it is of no size that can be.
-  bool ask(const Heap& heap, const belay_place_req& req, const belay_placed& out, Arena::Request& wanted) const noexcept {
+  bool ask(const Heap& heap, const belay_place_req& req, const belay_placed& out,
+           Arena::Request& wanted) const noexcept {
     if (req.bytes > most_bytes_) return false;
     wanted.size = uint32_t((req.bytes + granule_ - 1) >> shift_);
     if (wanted.size == 0) wanted.size = 1;
@@ -91,13 +95,15 @@ class Pool {
     wanted.owner = req.owner;
     wanted.progress = req.progress;
     wanted.waits = {out.waits, out.waits ? out.wait_count : 0};
-    wanted.may_wait = options_.wait_first || heap.starved.load(std::memory_order_relaxed);
+    wanted.may_wait = options_.wait_first || req.hdr.flags & BELAY_PLACE_SHORT ||
+                      heap.starved.load(std::memory_order_relaxed);
     return true;
   }
   void answer(Heap& heap, Arena::Found found, belay_placed& out) const noexcept {
     out.segment = heap.arena.segment_id(found.node);
     out.offset = heap.arena.offset(found.node);
-    out.cookie = uint64_t{heap.arena.generation(found.node)} << 36 | uint64_t{found.node} << kHeapBits | heap.index;
+    out.cookie =
+        uint64_t{heap.arena.generation(found.node)} << 36 | uint64_t{found.node} << kHeapBits | heap.index;
     out.wait_count = found.wait_count;
     heap.waits += found.wait_count;
   }

@@ -73,8 +73,11 @@ typedef struct belay_progress { /* what is reached; the caller's, valid during t
   void* user;
 } belay_progress;
 
+/* In hdr.flags: the caller has no memory for a segment, so waiting for other streams comes before NEED_SEGMENT. */
+#define BELAY_PLACE_SHORT 1u
+
 typedef struct belay_place_req {
-  belay_hdr hdr;
+  belay_hdr hdr;         /* flags: BELAY_PLACE_... */
   uint64_t bytes, align; /* align: a power of two; 0: 1 */
   uint64_t heap;     /* a number that the host gives to each heap of each device; a place is in a segment of that heap */
   uint64_t timeline; /* stream that will use the block first; 0: the host, which waits by blocking */
@@ -135,8 +138,7 @@ typedef struct belay_memory_policy_vt {
   belay_status (*segment_add)(belay_obj*, uint64_t segment, uint64_t bytes, uint64_t heap) BELAY_NOEXCEPT;
   /* Cookies of blocks that are still in it end. Errors: NOT_FOUND. */
   belay_status (*segment_remove)(belay_obj*, uint64_t segment) BELAY_NOEXCEPT;
-  /* Memory is short: until a segment is added a policy rather waits for other streams than ask for one.
-   * Calls `each` with segments that hold nothing in use, until `bytes` are named; the host leaves those with uses that are
+  /* Calls `each` with segments that hold nothing in use, until `bytes` are named; the host leaves those with uses that are
    * not reached. It lets no `place` of the same device run until it has removed those it wants. */
   belay_status (*trim)(belay_obj*, uint64_t bytes, void (*each)(void* user, uint64_t segment), void* user) BELAY_NOEXCEPT;
   /* SHARE or COPY, from the numbers alone. Errors: DECLINED (the next policy is asked), INVALID_ARGUMENT. BIND: r */
