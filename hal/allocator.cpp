@@ -81,7 +81,8 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
   wanted.heap = heap_id(req.heap);
   wanted.timeline = first ? first->timeline() : 0;
   wanted.progress = &progress;
-  for (int segments = 0;; ++segments) {
+  std::unique_lock growing(growing_, std::defer_lock);
+  for (int segments = 0;;) {
     belay_placed placed{};
     placed.hdr.struct_size = sizeof placed;
     placed.waits = waits.data();
@@ -105,20 +106,25 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
       }
     }
     if (out.within) {
+      if (growing.owns_lock()) growing.unlock();
       const std::span uses(waits.data(), placed.wait_count);
       try {
         Status waited = wait(uses, first);
         if (waited.ok()) return std::optional<Place>(out);
-        release(out, uses);
+        give_back(out, uses);
         return waited;
       } catch (...) {
-        release(out, uses);
+        give_back(out, uses);
         throw;
       }
     }
-    if (placed.need_bytes < req.bytes || segments == kMostSegmentsForOne) {
+    if (!growing.owns_lock()) {
+      growing.lock();
+      continue;  // another one may have grown meanwhile
+    }
+    if (placed.need_bytes < req.bytes || segments++ == kMostSegmentsForOne) {
       hal.host().misbehaved(policy.plugin, "asks for segment after segment, or for one that is too small");
-      return Status(Code::kInternal, "It wants segment " + std::to_string(segments + 1) + ", of " +
+      return Status(Code::kInternal, "It wants segment " + std::to_string(segments) + ", of " +
                                          std::to_string(placed.need_bytes) + " bytes, for this.");
     }
     Status added = add_segment(index, placed.need_bytes, req.heap);
@@ -177,21 +183,29 @@ Status Allocator::wait(std::span<const belay_event> waits, Stream* first) {
   return {};
 }
 
-void Allocator::release(const Place& place, std::span<const belay_event> uses) {
+Status Allocator::release(const Place& place, std::span<const belay_event> uses) {
   Hal& hal = *device_.hal;
   const NamedObject& policy = hal.policies().placing()[place.policy];
+  // Out of the list before anyone else can be placed there.
+  std::map<uint64_t, uint64_t>::node_type live;
   {
     std::lock_guard lock(mutex_);
     Segment& segment = segments_.at(place.segment);
     merge_events(segment.uses, uses);
-    segment.live.erase(place.offset);
+    live = segment.live.extract(place.offset);
   }
-  const Status status =
-      hal.take(table_of(policy).release(policy.object, place.cookie, uses.data(), uses.size()), policy.plugin,
-               "release");
-  if (!status.ok())
-    hal.host().log().error("hal",
-                           "Policy '" + policy.name + "' does not take memory back: " + status.message());
+  Status status = hal.take(table_of(policy).release(policy.object, place.cookie, uses.data(), uses.size()),
+                           policy.plugin, "release");
+  if (status.ok()) return status;
+  std::lock_guard lock(mutex_);
+  segments_.at(place.segment).live.insert(std::move(live));
+  return std::move(status).while_doing("giving memory back to policy '" + policy.name + "'");
+}
+
+// For what nobody could do anything about.
+void Allocator::give_back(const Place& place, std::span<const belay_event> uses) {
+  if (const Status status = release(place, uses); !status.ok())
+    device_.hal->host().log().error("hal", status.message());
 }
 
 Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {

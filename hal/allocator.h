@@ -46,15 +46,18 @@ class Allocator {
  public:
   explicit Allocator(Device& device) : device_(device) {}
 
-  // Why the policies want host memory copied, not lent; nothing: they do not. The device's flags are filled in
-  // here.
+  // The same, with an error in the log.
+  void give_back(const Place& place, std::span<const belay_event> uses = {});
+  // Why the policies want host memory copied, not lent; nothing: they do not. The device's flags are filled
+  // in here.
   Result<std::optional<std::string>> copy_reason(const belay_bind_req& req);
   // A place to be used on a stream, which then waits for what may still use the memory; without a stream the
   // call waits. Nothing: every policy declined, or there is none. RESOURCE_EXHAUSTED, INTERNAL (a wrong
   // answer: names the policy), what a policy says or the stream does.
   Result<std::optional<Place>> place(const belay_alloc_req& req, Stream* first);
   // The place may be used again when `uses`, one of each timeline, are reached.
-  void release(const Place& place, std::span<const belay_event> uses = {});
+  // With an error, of the policy's, nothing has changed.
+  Status release(const Place& place, std::span<const belay_event> uses = {});
   // Gives segments that hold nothing back to the driver until `bytes` are free; the bytes that were.
   uint64_t trim(uint64_t bytes);
   // Before the device ends.
@@ -78,7 +81,8 @@ class Allocator {
   Device& device_;
   // Held shared from a policy's answer until it is entered, so that no segment goes between.
   std::shared_mutex trimming_;
-  std::mutex mutex_;  // of what follows
+  std::mutex growing_;  // one segment at a time, so that nobody misses one that is on its way
+  std::mutex mutex_;    // of what follows
   std::map<uint64_t, Segment> segments_;
 };
 

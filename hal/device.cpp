@@ -9,6 +9,12 @@
 #include <cstring>
 
 namespace belay::hal {
+namespace {
+
+constexpr uint64_t kPatience = 10'000'000'000;  // ns, for work that uses memory which has ended
+constexpr int kMostTries = 64;
+
+}  // namespace
 
 Status Device::prepare() {
   info_.hdr.struct_size = sizeof info_;
@@ -66,8 +72,12 @@ Status Device::check_alloc(const belay_alloc_req& req) const {
 }
 
 Status Device::full(const std::string& text) const {
+  const size_t retired = retired_.count();
+  const std::string late =
+      retired ? " The memory of " + std::to_string(retired) + " more that have ended waits for queued work."
+              : "";
   return {Code::kResourceExhausted,
-          text + " On '" + name_ + "' are in use: " + hal->ledger().describe(index_) + "."};
+          text + " On '" + name_ + "' are in use: " + hal->ledger().describe(index_) + "." + late};
 }
 
 Status Device::take_room(const char* what, uint64_t bytes) {
@@ -142,7 +152,10 @@ Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner
   retired_.sweep();
   if (req.host) return alloc_lent(req, owner);
   Result<Buffer*> buffer = alloc_own(req, owner, first);
-  if (!buffer.ok() && buffer.status().code() == Code::kResourceExhausted && make_room(req.bytes))
+  for (int tries = 0;
+       tries < kMostTries && !buffer.ok() && buffer.status().code() == Code::kResourceExhausted &&
+       (make_room(req.bytes) || retired_.wait(kPatience));
+       ++tries)
     buffer = alloc_own(req, owner, first);
   return buffer;
 }
@@ -176,7 +189,7 @@ Result<Buffer*> Device::alloc_own(const belay_alloc_req& req, std::string_view o
     inside.within = &*guard->whole, inside.within_offset = guard->front;
   }
   const auto undo = [&] {
-    if (place) allocator_.release(*place);
+    if (place) allocator_.give_back(*place);
     if (guard && guard->whole) vt().free(this, &*guard->whole);
   };
   try {
@@ -275,7 +288,6 @@ void Device::free(Buffer* buffer) {
 }
 
 Status Device::free_after(Buffer* buffer, std::span<const belay_event> events) {
-  if (hal->options().checked) hal->uses().forget(*buffer);
   std::vector<belay_event> uses;
   merge_events(uses, events);
   std::erase_if(uses, [&](const belay_event& use) { return hal->reached(use); });
@@ -285,9 +297,10 @@ Status Device::free_after(Buffer* buffer, std::span<const belay_event> events) {
   }
   Retired::List entry = Retired::entry(buffer, uses);
   if (buffer->place && !buffer->guard) {  // zones are looked at before anyone else has the memory
-    allocator_.release(*buffer->place, uses);
+    BELAY_TRY(allocator_.release(*buffer->place, uses));
     buffer->place.reset();
   }
+  if (hal->options().checked) hal->uses().forget(*buffer);
   hal->ledger().remove(buffer, index_);
   Slots<Buffer>::retire(buffer);
   retired_.add(std::move(entry));
@@ -302,7 +315,7 @@ void Device::bury(Buffer* buffer) {
   live_buffers_.fetch_sub(1, std::memory_order_relaxed);
   const std::optional<Place> place = buffer->place;
   hal->buffers().drop(buffer);
-  if (place) allocator_.release(*place);
+  if (place) allocator_.give_back(*place);
 }
 
 Result<Buffer*> Device::reserve(const belay_alloc_req& req, std::string_view owner) {
@@ -465,6 +478,7 @@ void Device::end_stream(Stream* stream) {
       other->mirrors().source_ended(timeline, last);
   hal->streams().drop(stream);
   live_streams_.fetch_sub(1, std::memory_order_relaxed);
+  retired_.sweep(SIZE_MAX);
 }
 
 // ---- programs

@@ -80,7 +80,7 @@ Hal::~Hal() {
       left("program", program.device());
       program.device().end_program(&program);
     });
-    report_leaks();
+    report_leaks("freed now");
     buffers_.each([&](Buffer& buffer) { buffer.device->free(&buffer); });
     devices_.close_all();
   }
@@ -96,8 +96,7 @@ bool Hal::reached(const belay_event& event) {
   return BELAY_STATUS_CODE(status) != BELAY_UNAVAILABLE;
 }
 
-// One line for the buffers of one owner, size and call site.
-void Hal::report_leaks() {
+void Hal::report_leaks(const char* then) {
   std::map<std::tuple<std::string, std::string, CallSite>, std::pair<uint64_t, uint64_t>> leaks;
   buffers_.each([&](Buffer& buffer) {
     auto& [count, bytes] =
@@ -112,8 +111,8 @@ void Hal::report_leaks() {
     host_.log().warning("hal", (one ? "A buffer" : std::to_string(count) + " buffers") + " of " +
                                    print_bytes(bytes) + (one ? "" : " together") + " on '" + device +
                                    "' of owner '" + owner + (one ? "' was" : "' were") +
-                                   " not destroyed before the runtime; " + (one ? "it is" : "they are") +
-                                   " freed now." + (made.empty() ? "" : " Made by " + made + "."));
+                                   " not destroyed before the runtime; " + (one ? "it is " : "they are ") +
+                                   then + "." + (made.empty() ? "" : " Made by " + made + "."));
   }
 }
 

@@ -73,6 +73,9 @@ class Hal {
   bool forked() const { return *alive_ == 0; }
   Status forked_status() const { return host_.check_process(); }
 
+  // One line in the log for the buffers of one owner, device and call site; `then` says what becomes of them.
+  void report_leaks(const char* then);
+
   // A status of a driver's slot as it may go on: one that the host did not issue is replaced and counted. OK
   // stays OK.
   belay_status pass(belay_status raw, const Object& object, const char* slot);
@@ -88,8 +91,6 @@ class Hal {
   Status bad_handle(belay_obj* handle, uint32_t kind, const char* call, const char* name) const;
 
  private:
-  void report_leaks();
-
   core::Host& host_;
   const HalOptions options_;
   uint64_t* const alive_;  // a word that a forked child finds zero

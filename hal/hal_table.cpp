@@ -110,7 +110,8 @@ void end(const belay_host* host, belay_obj* handle, const char* call, const char
   }
 }
 
-// Queues with `queue(&event)`; where memory is checked, what `operands(buffers, addresses)` names is in use until then.
+// Queues with `queue(&event)`; where memory is checked, what `operands(buffers, addresses)` names is in use
+// until then.
 template <class Queue, class Operands>
 belay_status queue_use(Hal& hal, const char* call, belay_event* out, Queue&& queue, Operands&& operands) {
   if (!hal.options().checked) [[likely]]
@@ -196,6 +197,7 @@ belay_status reset(const belay_host* host, belay_obj* handle) {
 belay_status memory_info(const belay_host* host, belay_obj* handle, belay_hal_memory_info* inout) {
   return with<Device>(host, handle, "memory_info", "device", [&](Device& device) {
     if (!sized(inout)) return device.hal->make(bad_size("memory_info", inout, "inout"));
+    device.retired().sweep(SIZE_MAX);
     inout->bytes = device.bytes_in_use();
     inout->peak_bytes = device.peak_bytes();
     inout->buffers = device.live_buffers();
@@ -413,7 +415,12 @@ belay_status query(const belay_host* host, belay_event event) {
 
 belay_status synchronize(const belay_host* host, belay_event event, uint64_t timeout_ns) {
   return on_event(
-      host, event, "synchronize", [&](Stream& stream) { return stream.synchronize(event.value, timeout_ns); },
+      host, event, "synchronize",
+      [&](Stream& stream) {
+        const belay_status status = stream.synchronize(event.value, timeout_ns);
+        stream.device().retired().sweep();
+        return status;
+      },
       reached);
 }
 
@@ -546,16 +553,20 @@ belay_status buffer_create_on(const belay_host* host, belay_obj* handle, const b
 
 belay_status buffer_destroy_after(const belay_host* host, belay_obj* handle, const belay_event* uses,
                                   uint64_t count) {
-  for (uint64_t i = 0; uses && i < count; ++i)
-    if (const belay_status bad = on_event(
-            host, uses[i], "buffer_destroy_after", [](Stream&) { return BELAY_OK; }, reached);
-        bad != BELAY_OK)
-      return bad;
   return with<Buffer>(host, handle, "buffer_destroy_after", "buffer", [&](Buffer& buffer) {
     Hal* const hal = buffer.hal;
     if (count && !uses) return hal->make(null_argument("buffer_destroy_after", "uses"));
+    std::vector<belay_event> events;
+    merge_events(events, std::span(uses, count));
+    for (const belay_event& event : events)
+      if (const belay_status bad = on_event(
+              &hal->host().table(), event, "buffer_destroy_after", [](Stream&) { return BELAY_OK; }, reached);
+          bad != BELAY_OK)
+        return bad;
+    if (hal->options().checked)
+      if (const Status wrong = hal->uses().end_after(buffer, events); !wrong.ok()) return hal->make(wrong);
     const bool held = buffer.held;
-    Status status = buffer.device->free_after(&buffer, std::span(uses, count));
+    Status status = buffer.device->free_after(&buffer, events);
     if (!status.ok()) return hal->make(status);
     if (held) hal->let_go();
     return belay_status(BELAY_OK);
@@ -586,16 +597,15 @@ belay_status bind(const belay_host* host, belay_obj* handle, const belay_bind_re
 
 belay_status tensor_copy(const belay_host* host, belay_obj* handle, const belay_tensor* to,
                          const belay_tensor* from, belay_event* out) {
-  return on_stream(host, handle, "tensor_copy",
-                   [&](Stream& stream) {
-                     return queue_use(
-                         *stream.hal, "tensor_copy", out,
-                         [&](belay_event* event) { return copy_tensor(stream, to, from, event); },
-                         [&](auto& buffers, auto& addresses) {
-                           buffers = {to->buffer, from->buffer};
-                           addresses = {to->data, from->data};
-                         });
-                   });
+  return on_stream(host, handle, "tensor_copy", [&](Stream& stream) {
+    return queue_use(
+        *stream.hal, "tensor_copy", out,
+        [&](belay_event* event) { return copy_tensor(stream, to, from, event); },
+        [&](auto& buffers, auto& addresses) {
+          buffers = {to->buffer, from->buffer};
+          addresses = {to->data, from->data};
+        });
+  });
 }
 
 constexpr belay_hal_vt kTable{.hdr = {sizeof(belay_hal_vt), 0, nullptr},

@@ -41,6 +41,20 @@ bool Retired::sweep(size_t most) {
   return ended;
 }
 
+bool Retired::wait(uint64_t timeout_ns) {
+  std::vector<belay_event> uses;
+  {
+    std::lock_guard lock(mutex_);
+    if (entries_.empty()) return false;
+    uses = entries_.front().uses;
+  }
+  Hal& hal = *device_.hal;
+  for (const belay_event& use : uses)
+    if (const Timelines::Pin stream(hal.timelines(), use.timeline); stream)
+      hal.release(stream->synchronize(use.value, timeout_ns));
+  return sweep(SIZE_MAX);
+}
+
 void Retired::close() {
   std::lock_guard lock(mutex_);
   for (const Entry& entry : entries_) device_.bury(entry.buffer);

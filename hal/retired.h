@@ -31,6 +31,9 @@ class Retired {
   void add(List entry) noexcept;
   // Ends buffers whose uses are reached, of the oldest `most` that are here; whether it ended one.
   bool sweep(size_t most = 4);
+  // Waits for what uses the oldest; whether memory came back.
+  bool wait(uint64_t timeout_ns);
+  size_t count() const { return count_.load(std::memory_order_relaxed); }
   // All work of the device has ended.
   void close();
 

@@ -143,6 +143,10 @@ Result<NamedObject> Runtime::acquire(std::string_view key) {
 Status Runtime::acquire_all(std::string_view kind, std::string_view path, std::vector<NamedObject>& into) {
   const Value list = host_->config().get(path);
   for (uint64_t i = 0; i < list.count(); ++i) {
+    for (uint64_t k = 0; k < i; ++k)
+      if (list.at(k).as_string() == list.at(i).as_string())
+        return {Code::kInvalidArgument, std::string(path) + " names '" + std::string(list.at(i).as_string()) +
+                                            "' twice, " + host_->config().where(path) + "; once is enough."};
     BELAY_ASSIGN(NamedObject object, acquire(std::string(kind) + ":" + std::string(list.at(i).as_string())));
     into.push_back(std::move(object));
   }
@@ -191,14 +195,17 @@ void Runtime::destroy() {
     const auto add = [&](const std::string& text) { what += (what.empty() ? "" : ", ") + text; };
     models_.each([&](Model& model) { add("model '" + model.name() + "'"); });
     for (uint64_t i = 0; i < hal_->devices().count(); ++i)
-      if (Device* device = hal_->devices().opened(i))
+      if (Device* device = hal_->devices().opened(i)) {
+        device->retired().sweep(SIZE_MAX);
         add(std::to_string(device->live_buffers()) + " buffers, " + std::to_string(device->live_streams()) +
             " streams, " + std::to_string(device->live_programs()) + " programs and " +
             std::to_string(device->live_packages()) + " packages on '" + device->name() + "'");
+      }
     host_->log().warning("runtime",
                          "A runtime was destroyed before what was made from it; it stays until that is gone. "
                          "Left are " +
                              std::to_string(left) + " objects of the application, of: " + what + ".");
+    hal_->report_leaks("kept until they are destroyed");
   }
   magic_ = 0;
   let_go();

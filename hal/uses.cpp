@@ -63,6 +63,29 @@ std::shared_ptr<Lent> Uses::lend(const belay_tensor& tensor, std::string who) {
   return found ? lent : nullptr;
 }
 
+Status Uses::end_after(const Buffer& buffer, const std::vector<belay_event>& events) {
+  std::lock_guard lock(mutex_);
+  const auto at = entries_.find(&buffer);
+  if (at == entries_.end()) return {};
+  for (const Use& use : at->second.queued) {
+    const bool covered = std::any_of(events.begin(), events.end(), [&](const belay_event& event) {
+      return event.timeline == use.event.timeline && event.value >= use.event.value;
+    });
+    if (covered || hal_.reached(use.event)) continue;
+    const Timelines::Pin stream(hal_.timelines(), use.event.timeline);
+    if (!stream) continue;
+    return {Code::kFailedPrecondition,
+            "buffer_destroy_after: a buffer of " + std::to_string(buffer.bytes) + " bytes on '" +
+                buffer.device->name() + "' is used by operation " + std::to_string(use.event.value) + " (" +
+                use.call + ") queued on a stream of '" + stream->device().name() +
+                "', which none of the events covers: give an event of that stream from there on as well."};
+  }
+  for (const std::weak_ptr<Lent>& weak : at->second.lent)
+    if (const std::shared_ptr<Lent> lent = weak.lock()) lent->gone = true;
+  entries_.erase(at);
+  return {};
+}
+
 void Uses::forget(const Buffer& buffer) {
   std::lock_guard lock(mutex_);
   entries_.erase(&buffer);
@@ -95,14 +118,16 @@ Status Uses::end(const Buffer& buffer, std::vector<belay_event>& left) {
     if (!lent) continue;
     lent->gone = true;
     say(lent->who);
-    advice += (advice.empty() ? "" : "; ") + std::string("set other memory there, or destroy the context, first");
+    advice +=
+        (advice.empty() ? "" : "; ") + std::string("set other memory there, or destroy the context, first");
   }
   if (users.empty()) return {};
   const std::string made = buffer.guard ? buffer.guard->made.text() : std::string();
-  return {Code::kFailedPrecondition, std::string(buffer.borrowed ? "A buffer over lent memory of " : "A buffer of ") +
-                                         std::to_string(buffer.bytes) + " bytes on '" + buffer.device->name() + "'" +
-                                         (made.empty() ? "" : ", made by " + made + ",") +
-                                         " was destroyed while it was used by " + users + ": " + advice + "."};
+  return {Code::kFailedPrecondition,
+          std::string(buffer.borrowed ? "A buffer over lent memory of " : "A buffer of ") +
+              std::to_string(buffer.bytes) + " bytes on '" + buffer.device->name() + "'" +
+              (made.empty() ? "" : ", made by " + made + ",") + " was destroyed while it was used by " +
+              users + ": " + advice + "."};
 }
 
 }  // namespace belay::hal

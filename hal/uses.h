@@ -19,11 +19,12 @@ class Hal;
 
 // An input or output of a context that lies in buffers; shared by the context and the buffers.
 struct Lent {
-  std::string who;               // "input 'image' of a context of 'model.onnx'"
+  std::string who;                // "input 'image' of a context of 'model.onnx'"
   std::atomic<bool> gone{false};  // one of the buffers has ended
 };
 
-// Which queued work and which contexts use which buffers. Thread-safe; one of a Hal, asked only where it is checked.
+// Which queued work and which contexts use which buffers. Thread-safe; one of a Hal, asked only where it is
+// checked.
 class Uses {
  public:
   explicit Uses(Hal& hal) : hal_(hal) {}
@@ -34,9 +35,13 @@ class Uses {
   // What a context was lent, until the last reference to it goes. Nothing: it lies in no buffer.
   std::shared_ptr<Lent> lend(const belay_datum& datum, std::string who);
   std::shared_ptr<Lent> lend(const belay_tensor& tensor, std::string who);
-  // Before a buffer is destroyed: waits for the queued work that uses it and lets contexts know. FAILED_PRECONDITION
-  // names the buffer, who uses it and what to do. `left`: what cannot be waited for, as from a step of that work itself.
+  // Before a buffer is destroyed: waits for the queued work that uses it and lets contexts know.
+  // FAILED_PRECONDITION names the buffer, who uses it and what to do. `left`: what cannot be waited for, as
+  // from a step of that work itself.
   Status end(const Buffer& buffer, std::vector<belay_event>& left);
+  // Before a buffer is destroyed after `events`: FAILED_PRECONDITION names queued work that uses it and that
+  // they do not cover; else contexts know that it is gone.
+  Status end_after(const Buffer& buffer, const std::vector<belay_event>& events);
   // A buffer has ended as it should.
   void forget(const Buffer& buffer);
 

@@ -330,7 +330,12 @@ TEST_F(OrderedTest, ASegmentWithUnfinishedWorkIsNotGivenBack) {
   const belay_event event = work(first_);
   ASSERT_TRUE(destroy_after(one, {event}).ok());
   belay_obj* out = nullptr;
-  EXPECT_EQ(try_buffer(3 << 20, &out).code(), Code::kResourceExhausted);
+  EXPECT_CALL(*first_mock_, synchronize)
+      .WillOnce(Return(Status(Code::kDeadlineExceeded, "it goes on")))
+      .WillRepeatedly(::testing::DoDefault());
+  const Status status = try_buffer(3 << 20, &out);
+  EXPECT_EQ(status.code(), Code::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("1 more that have ended waits for queued work"));
   slow_first_.reached = 1;
   ASSERT_TRUE(try_buffer(3 << 20, &out).ok());
   vt().buffer_destroy(host(), out);
@@ -341,9 +346,12 @@ TEST_F(OrderedTest, WithoutAPolicyTheDriversMemoryComesBackWhenItIsWanted) {
   belay_obj* one = buffer(device(), 2 << 20);
   ASSERT_TRUE(destroy_after(one, {work(first_)}).ok());
   belay_obj* out = nullptr;
-  EXPECT_EQ(try_buffer(2 << 20, &out).code(), Code::kResourceExhausted);
-  slow_first_.reached = 1;
-  ASSERT_TRUE(try_buffer(2 << 20, &out).ok());
+  EXPECT_CALL(*first_mock_, synchronize(1, _)).WillOnce([&](uint64_t, uint64_t timeout) {
+    EXPECT_NE(timeout, BELAY_FOREVER);
+    slow_first_.reached = 1;
+    return Status();
+  });
+  ASSERT_TRUE(try_buffer(2 << 20, &out).ok());  // after the work that used it
   vt().buffer_destroy(host(), out);
 }
 
@@ -414,6 +422,24 @@ TEST_P(CheckedTest, BuffersInOrderKeepTheirZonesAndBytes) {
   EXPECT_EQ(memory().damaged, 0u);
   EXPECT_EQ(memory().buffers, 0u);
   EXPECT_EQ(memory().bytes, GetParam() ? uint64_t(1) << 20 : 0u);
+}
+
+TEST_F(OrderedTest, CheckedEventsMustCoverWhatIsQueued) {
+  open({.checked = true});
+  belay_obj* one = buffer(device(), 100);
+  auto fill = request<belay_fill_req>();
+  fill.dst = one, fill.bytes = 100, fill.pattern_bytes = 1;
+  ON_CALL(*first_mock_, fill).WillByDefault([&](const belay_fill_req&) -> Result<uint64_t> {
+    return ++slow_first_.queued;
+  });
+  const belay_event early = work(first_);
+  belay_event used{};
+  ASSERT_TRUE(take(vt().fill(host(), first_, &fill, &used)).ok());
+  const Status status = destroy_after(one, {early});
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("operation 2 (fill)"), HasSubstr("none of the events covers")));
+  ASSERT_TRUE(destroy_after(one, {used}).ok());  // it was left as it is
 }
 
 TEST_P(CheckedTest, LeaksAreCountedByWhereTheyWereMade) {

@@ -6,16 +6,16 @@
 namespace belay::pool {
 namespace {
 
-constexpr int kLooks = 16;   // at candidates of one class
-constexpr int kEvents = 4;   // that are asked for in each place
-// Blocks smaller than this share of all are cut from the high end of what is free, others from the low one: what is
-// small is often there for long, and not to lie between large ones.
+constexpr int kLooks = 16;  // at candidates of one class
+constexpr int kEvents = 4;  // that are asked for in each place
+// Blocks smaller than this share of all are cut from the high end of what is free, others from the low one:
+// what is small is often there for long, and not to lie between large ones.
 constexpr int kSmallShift = 8;
-constexpr int kPendingShift = 5;  // of all: so much may be listed and not be clean before somebody waits
 
 }  // namespace
 
-// ---- nodes -------------------------------------------------------------------------------------------------------------
+// ---- nodes
+// -------------------------------------------------------------------------------------------------------------
 
 void Arena::reserve_nodes(uint32_t count) {
   if (spares_ >= count) return;
@@ -91,14 +91,16 @@ void Arena::take_out(uint32_t n) noexcept {
   (x.later == kNone ? latest_ : cold_[x.later].sooner) = x.sooner;
 }
 
-// ---- colours -----------------------------------------------------------------------------------------------------------
+// ---- colours
+// -----------------------------------------------------------------------------------------------------------
 
 uint8_t Arena::make_lane(uint64_t timeline) {
   uint8_t lane = lane_of(timeline);
   if (lane == kClean && lane_count_ + 1 < kMixed) {
     if (!lanes_[lane_count_ + 1].lists) lanes_[lane_count_ + 1].lists = std::make_unique<Lists>();
     lane = uint8_t(++lane_count_);
-  } else if (lane == kClean) {  // as many streams as there are colours: one whose blocks are all used or clean goes
+  } else if (lane ==
+             kClean) {  // as many streams as there are colours: one whose blocks are all used or clean goes
     std::array<bool, 256> taken{};
     for (const Node& x : nodes_)
       if (x.state == State::kResting || x.state == State::kListed) taken[x.colour] = true;
@@ -195,10 +197,12 @@ void Arena::each_wait(uint32_t n, uint64_t timeline, const belay_progress* progr
   }
 }
 
-// ---- what rests --------------------------------------------------------------------------------------------------------
+// ---- what rests
+// --------------------------------------------------------------------------------------------------------
 
 bool Arena::release(uint32_t n, uint32_t generation, const belay_event* uses, uint64_t count) {
-  if (n >= nodes_.size() || nodes_[n].generation != generation || nodes_[n].state != State::kUsed) return false;
+  if (n >= nodes_.size() || nodes_[n].generation != generation || nodes_[n].state != State::kUsed)
+    return false;
   nodes_[n].colour = count ? colour_by(n, uses, count) : kClean;
   Ring& ring = ring_of(nodes_[n].size);
   // Room for more than one: most of what is that old rests no more.
@@ -224,13 +228,13 @@ void Arena::settle_all(const belay_progress* progress) noexcept {
   while (!small_.empty()) settle_next(small_, progress);
 }
 
-// Neighbours of one colour are one block. A clean one joins a larger one that is not, and is then late; where there is
-// one timeline alone that costs nothing.
+// Neighbours of one colour are one block. A clean one joins a larger one that is not, and is then late; where
+// there is one timeline alone that costs nothing.
 bool Arena::joins(const Node& a, const Node& b) const noexcept {
   if (a.colour == b.colour) return a.colour != kMixed;
   if (a.colour == kMixed || b.colour == kMixed) return false;
-  if (a.colour == kClean) return lane_count_ == 1 || a.size <= b.size;
-  return b.colour == kClean && (lane_count_ == 1 || b.size <= a.size);
+  if (a.colour == kClean) return a.size <= b.size;
+  return b.colour == kClean && b.size <= a.size;
 }
 
 // Lists a node that is in no list, with its neighbours.
@@ -302,7 +306,8 @@ void Arena::look_around(const belay_progress* progress) noexcept {
   }
 }
 
-// ---- places ------------------------------------------------------------------------------------------------------------
+// ---- places
+// ------------------------------------------------------------------------------------------------------------
 
 uint32_t Arena::best(const Lists& all, uint32_t size) const noexcept {
   const uint32_t own = class_of(size);
@@ -430,7 +435,6 @@ Arena::Found Arena::take(const Request& req) {
   look_around(req.progress);
   const uint8_t lane = lane_of(req.timeline);
   Found out;
-  if (req.may_wait && lane_count_ > 1) out.wait_count = catch_up(lane, req);
   uint32_t n = fit_of(lane, req);
   if (n == kNone && resting_granules_) {
     settle_all(req.progress);
@@ -443,28 +447,6 @@ Arena::Found Arena::take(const Request& req) {
   if (n == kNone) return {};
   out.node = cut(n, req);
   return out;
-}
-
-// Memory that only some streams may have falls into pieces as pools of streams do. Where there is much of it, a stream
-// that places waits for the older half of the others', which is reached then; not again until more has come together.
-uint32_t Arena::catch_up(uint8_t lane, const Request& req) noexcept {
-  const uint64_t share = reserved_ >> kPendingShift;
-  most_pending_ = std::max(share, std::min(most_pending_, pending_ + share / 16));
-  if (pending_ <= most_pending_) return 0;
-  sweep(req.progress);
-  if (pending_ <= most_pending_) return 0;
-  std::array<uint64_t, 256> values{};
-  uint64_t seen = 0;
-  for (uint32_t n = soonest_; n != kNone && seen < pending_ / 2; n = cold_[n].later) {
-    const uint8_t colour = nodes_[n].colour;
-    seen += nodes_[n].size;
-    if (colour != kMixed && colour != lane) values[colour] = std::max(values[colour], cold_[n].value);
-  }
-  uint32_t count = 0;
-  for (uint32_t i = 1; i <= lane_count_ && count < req.waits.size(); ++i)
-    if (values[i] > lanes_[i].reached) req.waits[count++] = {lane_timelines_[i], values[i]};
-  most_pending_ = pending_ + share / 16;
-  return count;
 }
 
 Arena::Found Arena::take_run(const Request& req) {
@@ -520,7 +502,8 @@ Arena::Found Arena::take_run(const Request& req) {
   if (best_from == kNone) return {};
   uint64_t copies = 0;  // of uses, where one that is mixed is split
   for (uint32_t n = best_from;; n = nodes_[n].after) {
-    for (uint32_t use = nodes_[n].colour == kMixed ? cold_[n].first_use : kNone; use != kNone; use = uses_[use].next)
+    for (uint32_t use = nodes_[n].colour == kMixed ? cold_[n].first_use : kNone; use != kNone;
+         use = uses_[use].next)
       copies += 2;
     if (n == best_to) break;
   }
@@ -566,7 +549,8 @@ Arena::Found Arena::take_run(const Request& req) {
   return {use(whole, req.bytes, req.owner), count};
 }
 
-// ---- segments ----------------------------------------------------------------------------------------------------------
+// ---- segments
+// ----------------------------------------------------------------------------------------------------------
 
 void Arena::resize(int64_t granules) noexcept {
   reserved_ += uint64_t(granules);
@@ -670,13 +654,15 @@ std::string Arena::check() const {
       if (x.state == State::kUsed) in_use += x.size, lost += x.left;
       if (x.state == State::kResting) resting += x.size;
       if (x.state == State::kListed) ++listed_count;
-      if (x.state == State::kListed && listed(before) && x.colour == nodes_[before].colour && x.colour == kClean)
+      if (x.state == State::kListed && listed(before) && x.colour == nodes_[before].colour &&
+          x.colour == kClean)
         return node(n) + " and the one before it are clean and apart";
     }
     if (at != segment.granules) return "segment " + std::to_string(segment.id) + " is not covered";
     reserved += segment.granules;
   }
-  if (in_use != totals_.in_use || lost != totals_.lost || resting != resting_granules_ || reserved != reserved_)
+  if (in_use != totals_.in_use || lost != totals_.lost || resting != resting_granules_ ||
+      reserved != reserved_)
     return "the totals are not those of the nodes";
   for (uint32_t colour = 0; colour < 256; ++colour) {
     const Lists* const all = lanes_[colour].lists.get();

@@ -1,15 +1,15 @@
-// The blocks of one heap: where they are, who may have them next. Numbers alone; the caller sees to it that one thread
-// at a time is inside.
+// The blocks of one heap: where they are, who may have them next. Numbers alone; the caller sees to it that
+// one thread at a time is inside.
 //
-// A segment is cut into blocks, each a node in an array, linked by address. A block that is released carries a colour:
-// clean (all of its uses are reached), a lane (uses of one timeline, up to a value), or mixed (of several). A
-// timeline may have its own lane's blocks and the clean ones at once.
+// A segment is cut into blocks, each a node in an array, linked by address. A block that is released carries
+// a colour: clean (all of its uses are reached), a lane (uses of one timeline, up to a value), or mixed (of
+// several). A timeline may have its own lane's blocks and the clean ones at once.
 //
 //   used -> resting -> listed -> used
 //
-// A resting block is found again by its exact size and lane and is not merged yet; the oldest go on when there are
-// more bytes of them than the pool can spare. A listed block is merged with its neighbours of one colour and is in a
-// two-level list of its colour by size class: 64 classes for each power of two.
+// A resting block is found again by its exact size and lane and is not merged yet; the oldest go on when
+// there are more bytes of them than the pool can spare. A listed block is merged with its neighbours of one
+// colour and is in a two-level list of its colour by size class: 64 classes for each power of two.
 #pragma once
 
 #include <belay/abi/memory_policy.h>
@@ -54,20 +54,22 @@ class Arena {
     uint32_t wait_count = 0;
   };
 
-  // `rest_shift`: no more than reserved >> rest_shift rests for long, but in small heaps up to kRestLeast; 63: nothing.
+  // `rest_shift`: no more than reserved >> rest_shift rests for long, but in small heaps up to kRestLeast;
+  // 63: nothing.
   Arena(uint32_t granule_shift, uint32_t rest_shift) : shift_(granule_shift), rest_shift_(rest_shift) {
     resting_.fill(kNone);
   }
 
   // What rests of the timeline and has this very size, else kNone.
   uint32_t take_resting(const Request& req) noexcept;
-  // What fits best of what the timeline may have. Throws bad_alloc before anything changed but the order of what is
-  // free.
+  // What fits best of what the timeline may have. Throws bad_alloc before anything changed but the order of
+  // what is free.
   Found take(const Request& req);
-  // Out of neighbours that are free, whatever their colours; where events are not reached, as few waits as there are,
-  // no more than there is room for. Throws as take() does.
+  // Out of neighbours that are free, whatever their colours; where events are not reached, as few waits as
+  // there are, no more than there is room for. Throws as take() does.
   Found take_run(const Request& req);
-  // Whether it is one that is used and nothing more is to be done than in most cases. Else release() is to be asked.
+  // Whether it is one that is used and nothing more is to be done than in most cases. Else release() is to be
+  // asked.
   bool release_at_once(uint32_t node, uint32_t generation, const belay_event* uses, uint64_t count) noexcept;
   // False: no such block is used. Throws bad_alloc: it stays used.
   bool release(uint32_t node, uint32_t generation, const belay_event* uses, uint64_t count);
@@ -111,8 +113,8 @@ class Arena {
   static_assert(sizeof(Node) == 32);
   struct Cold {
     uint64_t owner;
-    uint64_t value;      // of a lane: reached then it is clean
-    uint32_t first_use;  // of kMixed
+    uint64_t value;          // of a lane: reached then it is clean
+    uint32_t first_use;      // of kMixed
     uint32_t sooner, later;  // listed and not clean: in the order in which to ask for their events
   };
   struct Use {
@@ -134,8 +136,8 @@ class Arena {
     uint32_t granules = 0, first = kNone;
     bool live = false;
   };
-  // Nodes, oldest first; those that rest no more are passed over. An entry is one word, as it is often read at once: node
-  // in the low half, generation in the high one.
+  // Nodes, oldest first; those that rest no more are passed over. An entry is one word, as it is often read
+  // at once: node in the low half, generation in the high one.
   struct Ring {
     static constexpr uint32_t kRoom = 2048;
     std::array<uint64_t, kRoom> entries;
@@ -173,7 +175,7 @@ class Arena {
   void link(uint32_t n) noexcept;
   void unlink(uint32_t n) noexcept;
   void rest(uint32_t n, Ring& ring) noexcept;  // that is used
-  void wake(uint32_t n) noexcept;  // out of what rests; not listed yet
+  void wake(uint32_t n) noexcept;              // out of what rests; not listed yet
   void settle(uint32_t n, const belay_progress* progress) noexcept;
   void settle_next(Ring& ring, const belay_progress* progress) noexcept;
   void settle_all(const belay_progress* progress) noexcept;
@@ -183,7 +185,6 @@ class Arena {
   void take_out(uint32_t n) noexcept;
   void sweep(const belay_progress* progress) noexcept;
   void look_around(const belay_progress* progress) noexcept;
-  uint32_t catch_up(uint8_t lane, const Request& req) noexcept;
   bool reached(uint8_t lane, uint64_t value, const belay_progress* progress) noexcept;
   bool is_clean_now(uint32_t n, const belay_progress* progress) noexcept;
   uint8_t lane_of(uint64_t timeline) const noexcept;
@@ -214,8 +215,7 @@ class Arena {
   uint32_t spares_ = 0;
   uint32_t soonest_ = kNone, latest_ = kNone;  // of what is listed and not clean
   uint64_t resting_granules_ = 0;
-  uint64_t pending_ = 0;       // granules of what is listed and not clean
-  uint64_t most_pending_ = 0;  // before somebody waits
+  uint64_t pending_ = 0;    // granules of what is listed and not clean
   uint64_t rest_most_ = 0;  // granules
   Totals totals_;
   uint64_t reserved_ = 0, segment_count_ = 0;
@@ -292,7 +292,8 @@ inline void Arena::rest(uint32_t n, Ring& ring) noexcept {
   ring.push(n, x.generation);
 }
 
-inline bool Arena::release_at_once(uint32_t n, uint32_t generation, const belay_event* uses, uint64_t count) noexcept {
+inline bool Arena::release_at_once(uint32_t n, uint32_t generation, const belay_event* uses,
+                                   uint64_t count) noexcept {
   if (n >= nodes_.size()) return false;
   Node& x = nodes_[n];
   if (x.generation != generation || x.state != State::kUsed) return false;
@@ -316,9 +317,10 @@ void Arena::each_block(Each&& each) const {
       const Node& x = nodes_[n];
       const uint64_t bytes = uint64_t{x.size} << shift_;
       const bool used = x.state == State::kUsed;
-      const bool late = !used && x.colour != kClean &&
-                        (x.colour == kMixed || cold_[n].value > lanes_[x.colour].reached);
-      each(Block{segment.id, offset(n), bytes, used ? bytes - x.left : 0, used ? cold_[n].owner : 0, x.state, late});
+      const bool late =
+          !used && x.colour != kClean && (x.colour == kMixed || cold_[n].value > lanes_[x.colour].reached);
+      each(Block{segment.id, offset(n), bytes, used ? bytes - x.left : 0, used ? cold_[n].owner : 0, x.state,
+                 late});
     }
 }
 

@@ -95,7 +95,8 @@ class Pool {
     wanted.owner = req.owner;
     wanted.progress = req.progress;
     wanted.waits = {out.waits, out.waits ? out.wait_count : 0};
-    wanted.may_wait = options_.wait_first || req.hdr.flags & BELAY_PLACE_SHORT ||
+    // Whoever waits on the host would stand still: only where there is nothing else.
+    wanted.may_wait = (options_.wait_first && req.timeline) || req.hdr.flags & BELAY_PLACE_SHORT ||
                       heap.starved.load(std::memory_order_relaxed);
     return true;
   }
