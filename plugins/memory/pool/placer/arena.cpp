@@ -94,20 +94,31 @@ void Arena::take_out(uint32_t n) noexcept {
 // ---- colours
 // -----------------------------------------------------------------------------------------------------------
 
+// Lanes whose blocks are all used or clean. It looks at every block, so it is not done again soon.
+void Arena::find_spare_lanes() noexcept {
+  std::array<bool, 256> taken{};
+  for (const Node& x : nodes_)
+    if (x.state == State::kResting || x.state == State::kListed) taken[x.colour] = true;
+  for (uint32_t i = 1; i < kMixed; ++i) {
+    if (taken[i]) continue;
+    spare_lanes_[spare_lane_count_++] = uint8_t(i);
+    lane_timelines_[i] = 0;
+    lanes_[i].reached = 0;
+  }
+  last_timeline_ = 0;
+  last_lane_ = kClean;
+  next_scan_ = totals_.releases + nodes_.size() / 8 + 64;
+}
+
 uint8_t Arena::make_lane(uint64_t timeline) {
   uint8_t lane = lane_of(timeline);
   if (lane == kClean && lane_count_ + 1 < kMixed) {
     if (!lanes_[lane_count_ + 1].lists) lanes_[lane_count_ + 1].lists = std::make_unique<Lists>();
     lane = uint8_t(++lane_count_);
-  } else if (lane ==
-             kClean) {  // as many streams as there are colours: one whose blocks are all used or clean goes
-    std::array<bool, 256> taken{};
-    for (const Node& x : nodes_)
-      if (x.state == State::kResting || x.state == State::kListed) taken[x.colour] = true;
-    for (uint32_t i = 1; i < kMixed && lane == kClean; ++i)
-      if (!taken[i]) lane = uint8_t(i);
-    if (lane == kClean) return kMixed;
-    lanes_[lane].reached = 0;
+  } else if (lane == kClean) {  // as many streams as there are colours
+    if (spare_lane_count_ == 0 && totals_.releases >= next_scan_) find_spare_lanes();
+    if (spare_lane_count_ == 0) return kMixed;
+    lane = spare_lanes_[--spare_lane_count_];
   }
   lane_timelines_[lane] = last_timeline_ = timeline;
   return last_lane_ = lane;

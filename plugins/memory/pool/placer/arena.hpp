@@ -188,6 +188,7 @@ class Arena {
   bool reached(uint8_t lane, uint64_t value, const belay_progress* progress) noexcept;
   bool is_clean_now(uint32_t n, const belay_progress* progress) noexcept;
   uint8_t lane_of(uint64_t timeline) const noexcept;
+  void find_spare_lanes() noexcept;
   uint8_t make_lane(uint64_t timeline);
   uint8_t colour_by(uint32_t n, const belay_event* uses, uint64_t count);
   void drop_uses(uint32_t n) noexcept;
@@ -208,6 +209,9 @@ class Arena {
   const uint32_t shift_, rest_shift_;
   uint64_t last_timeline_ = 0;  // of last_lane_
   uint8_t last_lane_ = kClean;
+  std::array<uint8_t, 256> spare_lanes_{};  // of no timeline
+  uint32_t spare_lane_count_ = 0;
+  uint64_t next_scan_ = 0;   // after so many releases they may be looked for again
   uint32_t lane_count_ = 0;  // 1 ... are in use or have been
   std::vector<Node> nodes_;
   std::vector<Cold> cold_;
@@ -230,6 +234,7 @@ class Arena {
 };
 
 inline uint8_t Arena::lane_of(uint64_t timeline) const noexcept {
+  if (timeline == 0) return kClean;
   if (timeline == last_timeline_) return last_lane_;
   for (uint32_t i = 1; i <= lane_count_; ++i)
     if (lane_timelines_[i] == timeline) return uint8_t(i);
