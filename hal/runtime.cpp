@@ -205,7 +205,7 @@ void Runtime::destroy() {
                          "A runtime was destroyed before what was made from it; it stays until that is gone. "
                          "Left are " +
                              std::to_string(left) + " objects of the application, of: " + what + ".");
-    hal_->report_leaks("kept until they are destroyed");
+    hal_->report_leaks("kept until destroyed");
   }
   magic_ = 0;
   let_go();
