@@ -17,20 +17,10 @@ constexpr uint32_t kMostRows = 1u << 28, kMostStreams = 65535;
 
 AllocTrace read_alloc_trace(const std::string& path) {
   Lines lines(path);
-  std::string line;
-  const std::string name = "'" + printable(path) + "'";
-  if (!lines.next(line)) fail_input(name + " is empty; want the header op,id,size,stream.");
-  const std::vector<std::string_view> header = cells_of(line);
-  const auto column = [&](std::string_view wanted) {
-    const auto at = std::find(header.begin(), header.end(), wanted);
-    if (at == header.end())
-      fail_input("The header of " + name + " is '" + printable(line) + "'; it lacks the column '" +
-                     std::string(wanted) + "'.",
-                 "A trace has the columns op,id,size,stream.");
-    return size_t(at - header.begin());
-  };
-  const size_t op = column("op"), id = column("id"), size = column("size"), stream = column("stream");
-  const size_t columns = header.size();
+  const std::string name = lines.name();
+  const Header header(lines, "op,id,size,stream");
+  const size_t op = header.need("op"), id = header.need("id"), size = header.need("size"),
+               stream = header.need("stream");
 
   struct Live {
     uint64_t bytes;
@@ -41,14 +31,14 @@ AllocTrace read_alloc_trace(const std::string& path) {
   std::unordered_map<uint64_t, Live> live;
   std::vector<uint32_t> spare;
   uint64_t bytes = 0;
-  while (lines.next(line)) {
+  for (std::string line; lines.next(line);) {
     if (line.empty()) continue;
     const std::vector<std::string_view> cells = cells_of(line);
     const auto refuse = [&](const std::string& what) {
       fail_input("Line " + std::to_string(lines.number()) + " of " + name + " " + what + ".");
     };
-    if (cells.size() != columns)
-      refuse("has " + plural(cells.size(), "value") + ", want " + std::to_string(columns));
+    if (cells.size() != header.columns())
+      refuse("has " + plural(cells.size(), "value") + ", want " + std::to_string(header.columns()));
     const auto number = [&](size_t at, const char* what, uint64_t most) {
       uint64_t value = 0;
       const auto [end, error] = std::from_chars(cells[at].begin(), cells[at].end(), value);

@@ -23,31 +23,20 @@ constexpr size_t kMostBoxes = 20'000;
 
 PlanProblem read_plan_problem(const std::string& path) {
   Lines lines(path);
-  std::string line;
-  const std::string name = "'" + printable(path) + "'";
-  if (!lines.next(line)) fail_input(name + " is empty; want a header such as id,lower,upper,size.");
-  const std::vector<std::string_view> header = cells_of(line);
-  constexpr size_t kNone = SIZE_MAX;
-  const auto column = [&](std::string_view wanted, bool needed) {
-    const auto at = std::find(header.begin(), header.end(), wanted);
-    if (at != header.end()) return size_t(at - header.begin());
-    if (needed)
-      fail_input("The header of " + name + " is '" + printable(line) + "'; it lacks the column '" +
-                     std::string(wanted) + "'.",
-                 "A problem has the columns id,lower,upper,size.");
-    return kNone;
-  };
-  const size_t id = column("id", true), lower = column("lower", true), upper = column("upper", true),
-               size = column("size", true), alignment = column("alignment", false);
-  const size_t columns = header.size();
+  const std::string name = lines.name();
+  const Header header(lines, "id,lower,upper,size");
+  const size_t id = header.need("id"), lower = header.need("lower"), upper = header.need("upper"),
+               size = header.need("size");
+  const std::optional<size_t> alignment = header.find("alignment");
 
   PlanProblem out;
-  while (lines.next(line)) {
+  for (std::string line; lines.next(line);) {
     if (line.empty()) continue;
     const std::vector<std::string_view> cells = cells_of(line);
     const std::string where = "Line " + std::to_string(lines.number()) + " of " + name;
-    if (cells.size() != columns)
-      fail_input(where + " has " + plural(cells.size(), "value") + ", want " + std::to_string(columns) + ".");
+    if (cells.size() != header.columns())
+      fail_input(where + " has " + plural(cells.size(), "value") + ", want " + std::to_string(header.columns()) +
+                 ".");
     const auto number = [&](size_t at, const char* what) {
       uint64_t value = 0;
       const auto [end, error] = std::from_chars(cells[at].begin(), cells[at].end(), value);
@@ -60,7 +49,7 @@ PlanProblem read_plan_problem(const std::string& path) {
     if (end < begin)
       fail_input(where + " lives from " + std::to_string(begin) + " to " + std::to_string(end) +
                  "; the upper must not be below the lower.");
-    const uint64_t align = alignment == kNone ? 1 : number(alignment, "alignment");
+    const uint64_t align = alignment ? number(*alignment, "alignment") : 1;
     if (!std::has_single_bit(align))
       fail_input(where + " has the alignment " + std::to_string(align) + ", want a power of two.");
     out.ids.emplace_back(cells[id]);

@@ -36,10 +36,8 @@ struct Reached {
 // of segments, alignment, and events that are not reached, not waited for and not of the block's timeline.
 class Checker {
  public:
-  Checker(const Reservation& reservation, const Reached& reached) : reservation_(reservation), reached_(reached) {}
-
-  // Sizes are rounded up to multiples of this, so that uses of what is added end with those of a block.
-  void set_rounding(uint64_t bytes) { rounding_ = std::max<uint64_t>(1, bytes); }
+  Checker(const Reservation& reservation, const Reached& reached, uint64_t rounding)
+      : reservation_(reservation), reached_(reached), rounding_(rounding) {}
 
   std::string place(uint32_t slot, uint64_t bytes, uint64_t timeline, const belay_placed& out) {
     const uint64_t begin = out.offset, room = reservation_.bytes_of(out.segment);
@@ -92,17 +90,10 @@ class Checker {
   };
   const Reservation& reservation_;
   const Reached& reached_;
-  uint64_t rounding_ = 1;
+  const uint64_t rounding_;
   std::map<uint64_t, Segment> segments_;
   std::map<uint32_t, Block> blocks_;
 };
-
-belay_policy_stats stats_of(Policy policy) {
-  belay_policy_stats stats{};
-  stats.hdr.struct_size = sizeof stats;
-  check(policy.table->stats(policy.object, &stats), Stage::kModel);
-  return stats;
-}
 
 }  // namespace
 
@@ -113,7 +104,7 @@ Reservation::~Reservation() {
 
 bool Reservation::add(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (capacity_ && (bytes > *capacity_ || reserved_ > *capacity_ - bytes)) return trim(), false;
+  if (capacity_ && (bytes > *capacity_ || reserved_ > *capacity_ - bytes)) return false;
   check(policy_.table->segment_add(policy_.object, BELAY_SEGMENT_CALLER + bytes_.size(), bytes, BELAY_HEAP_CALLER),
         Stage::kModel);
   bytes_.push_back(bytes);
@@ -123,6 +114,9 @@ bool Reservation::add(uint64_t bytes) {
 }
 
 void Reservation::trim() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::unique_lock<std::mutex>> no_place;
+  for (Gate& gate : gates_) no_place.emplace_back(gate.mutex);
   std::vector<uint64_t> named;
   check(policy_.table->trim(policy_.object, UINT64_MAX,
                             [](void* user, uint64_t segment) {
@@ -148,7 +142,7 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
   reached.lag = options.lag;
   reached.first_timeline = options.first_timeline;
   reached.waited.resize(trace.streams);
-  Checker checker(reservation, reached);
+  Checker checker(reservation, reached, options.rounding);
   const belay_progress asked{
       [](void* user, belay_event event) BELAY_NOEXCEPT -> uint32_t {
         return static_cast<const Reached*>(user)->reached(event);
@@ -164,10 +158,16 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
   belay_placed out{};
   out.hdr.struct_size = sizeof out;
   out.waits = waits.data();
+  const auto ask = [&] {
+    out.wait_count = waits.size();
+    const auto no_trim = options.gate ? std::unique_lock(*options.gate) : std::unique_lock<std::mutex>();
+    return policy.table->place(policy.object, &req, &out);
+  };
   const auto place = [&] {
-    for (int segments = 0, short_of_room = 0; segments < 4 && short_of_room < 2;) {
-      out.wait_count = waits.size();
-      const belay_status raw = policy.table->place(policy.object, &req, &out);
+    req.hdr.flags = 0;
+    bool trimmed = false;
+    for (int segments = 0; segments < 4;) {
+      const belay_status raw = ask();
       if (raw == BELAY_OK) return true;
       if (BELAY_STATUS_CODE(raw) == BELAY_RESOURCE_EXHAUSTED) {
         belay_status_release(raw);
@@ -181,17 +181,19 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
       }
       if (BELAY_STATUS_CODE(raw) != BELAY_NEED_SEGMENT) check(raw, Stage::kModel);
       belay_status_release(raw);
-      ++(reservation.add(out.need_bytes) ? segments : short_of_room);  // after a trim it may ask for less
+      if (reservation.add(out.need_bytes)) {
+        ++segments;
+      } else if (!(req.hdr.flags & BELAY_PLACE_SHORT)) {
+        req.hdr.flags |= BELAY_PLACE_SHORT;  // there may be a place after a wait
+      } else if (!trimmed) {
+        reservation.trim();  // after which it may ask for less
+        trimmed = true;
+      } else {
+        return false;
+      }
     }
     return false;
   };
-  if (options.checked) {  // how much one byte takes
-    req.bytes = 1;
-    if (place()) {
-      checker.set_rounding(stats_of(policy).in_use);
-      check(policy.table->release(policy.object, out.cookie, nullptr, 0), Stage::kModel);
-    }
-  }
 
   const double begin = thread_time();
   for (const AllocTrace::Row& row : trace.rows) {

@@ -85,6 +85,22 @@ class MemoryReplayTest(ProgramTest):
             self.assertFalse(self.replay("t.csv.gz", "--capacity", made["max_live"] - 1, code=1)["finished"])
             self.assertTrue(self.replay("t.csv.gz", "--capacity", 2 * exact)["finished"])
 
+    def test_the_smallest_capacity_that_is_found_does(self):
+        for seed in range(12):
+            rows = random_rows(seed, 1500, 1 + seed % 4, most=1 << 17)
+            self.write("t.csv", trace(rows))
+            with self.subTest(seed=seed):
+                self.assertTrue(self.replay("t.csv", "--min-capacity")["finished"])
+
+    def test_a_capacity_that_leaves_no_segment_is_waited_in(self):
+        # What is free may still be used by stream 0: a wait gives it, with no segment taken away or added.
+        self.write("t.csv", trace([("a", 1, 60000, 0), ("f", 1, 60000, 0), ("a", 2, 60000, 1), ("f", 2, 60000, 1)]))
+        made = self.replay("t.csv", "--capacity", 65536, "--lag", "never", "--set", "plugin.pool.config.cross_stream=grow",
+                           "--set", "plugin.pool.config.pool_size=64KiB")
+        self.assertEqual((made["waits"], made["trimmed"], made["segments"]), (1, 0, 1))
+        self.write("t.csv", trace([("a", 1, 64, 0), ("f", 1, 64, 0)]))
+        self.assertIn("row 1 finds no room in 64 B\n", self.belay("memory", "replay", "t.csv", "--capacity", 64, code=1).stdout)
+
     def test_events_that_are_not_reached_are_waited_for_or_it_grows(self):
         self.write("t.csv", trace(random_rows(4, 3000, 4)))
         never = self.replay("t.csv", "--lag", "never")
@@ -101,6 +117,29 @@ class MemoryReplayTest(ProgramTest):
         made = self.replay("t.csv", "--threads", 3)
         self.assertEqual(made["threads"], 3)
         self.assertIn("--threads goes with neither", self.belay("memory", "replay", "t.csv", "--threads", 2, "--lag", 3, code=2).stderr)
+
+    def test_threads_that_place_while_another_gives_back_what_is_empty(self):
+        make, rows = random.Random(1), []
+        for first in range(0, 3000, 3):
+            blocks = [(first + i, make.randrange(1, 1 << 20), 0) for i in range(3)]
+            rows += [("a", *block) for block in blocks] + [("f", *block) for block in blocks]
+        self.write("t.csv", trace(rows))
+        small = [word for key, value in (("pool_size", "64KiB"), ("growth", "64KiB"), ("growth_percent", 0))
+                 for word in ("--set", f"plugin.pool.config.{key}={value}")]
+        for _ in range(4):  # a capacity that sometimes does; where it does not, the threads end with that and no other failure
+            said = self.belay("memory", "replay", "t.csv", "--threads", 8, "--runs", 40, "--capacity", 4 * most_live(rows),
+                              *small, code=(0, 1))
+            self.assertEqual(said.stderr, "")
+
+    def test_threads_that_find_no_room_end_with_1(self):
+        # Each holds a block for as long as the other needs to begin.
+        held = [("a", 0, 1 << 20, 0)] + [(op, 1, 64, 0) for _ in range(50_000) for op in "af"] + [("f", 0, 1 << 20, 0)]
+        self.write("t.csv", trace(held))
+        command = ("memory", "replay", "t.csv", "--threads", 8, "--runs", 20, "--capacity", 3 << 19, "--set",
+                   "plugin.pool.config.pool_size=64KiB", "--set", "plugin.pool.config.growth=64KiB")
+        self.assertRegex(self.belay(*command, code=1).stdout, r"row 1 of thread \d finds no room in 1.50 MiB")
+        made = self.json(*command, schema="belay.memory-replay/1", code=1)
+        self.assertEqual((made["finished"], made["row"]), (False, 1))
 
     def test_the_snapshot_and_its_picture_show_the_fullest_moment(self):
         rows = random_rows(6, 800, 2)
@@ -142,7 +181,7 @@ class MemoryReplayTest(ProgramTest):
         self.assertIn("want a number of rows, or never", self.belay("memory", "replay", "t.csv", "--lag", "soon", code=2).stderr)
 
     def test_wrong_files_are_refused_by_line(self):
-        for text, words in [("", "is empty"), ("op,id,size\n", "lacks the column 'stream'"),
+        for text, words in [("", "is empty"), ("op,id,size,id,stream\n", "names the column 'id' twice"), ("op,id,size\n", "lacks the column 'stream'"),
                             ("op,id,size,stream\na,1,2\n", "Line 2 of 't.csv' has 3 values, want 4"),
                             ("op,id,size,stream\na,1,x,0\n", "has the size 'x'"),
                             ("op,id,size,stream\na,1,-1,0\n", "has the size '-1'"),

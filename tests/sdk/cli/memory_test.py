@@ -50,6 +50,11 @@ class MemoryPlanTest(ProgramTest):
         text = "size, upper,lower,alignment,id\n10,2,0,1,a\n\n10,2,0,64,b\r\n"
         (self.folder / "p.csv.gz").write_bytes(gzip.compress(text.encode()))
         self.assertEqual(self.plan("p.csv.gz")["peak"], 20)  # b lies below a
+        # More than one member of gzip is one text, and a mark of UTF-8 at its head is none of it.
+        (self.folder / "p.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + text[:30].encode()) + gzip.compress(text[30:].encode()))
+        self.assertEqual(self.plan("p.csv.gz")["peak"], 20)
+        self.write("p.csv", b"\xef\xbb\xbf" + text.encode())
+        self.assertEqual(self.plan("p.csv")["peak"], 20)
         self.write("p.csv", text + "10,2,1,64,c\n")
         self.assertEqual(self.plan("p.csv")["peak"], 74)  # b, a, then c at 64
 
@@ -82,7 +87,7 @@ class MemoryPlanTest(ProgramTest):
         self.assertTrue(titles[0].startswith("a<b>&: 100 bytes at "))
 
     def test_wrong_files_are_refused_by_line_and_column(self):
-        for text, words in [("", "is empty"), ("id,lower,size\n", "lacks the column 'upper'"),
+        for text, words in [("", "is empty"), ("id,lower,upper,size,lower\n", "names the column 'lower' twice"), ("id,lower,size\n", "lacks the column 'upper'"),
                             ("id,lower,upper,size\n1,0,2\n", "Line 2 of 'p.csv' has 3 values, want 4"),
                             ("id,lower,upper,size\n1,0,2,4\n2,0,x,4\n", "Line 3 of 'p.csv' has the upper 'x'"),
                             ("id,lower,upper,size\n1,0,2,-4\n", "has the size '-4'"),
@@ -101,6 +106,12 @@ class MemoryPlanTest(ProgramTest):
         self.assertEqual(self.plan("plan.csv")["peak"], 0)
         self.write("cut.csv.gz", gzip.compress(problem([(0, 2, 100)] * 5000).encode())[:-200])
         self.assertIn("Cannot read 'cut.csv.gz'", self.belay("memory", "plan", "cut.csv.gz", code=3).stderr)
+        whole = gzip.compress(problem([(0, 2, 100)]).encode())
+        for behind in (b"1", b"1,0,2,100\n" * 9000, b"\x1f\x8c", b"\0"):
+            self.write("more.csv.gz", whole + behind)
+            self.assertIn("behind its last member of gzip", self.belay("memory", "plan", "more.csv.gz", code=3).stderr)
+        self.write("more.csv.gz", whole + whole[:9])
+        self.assertIn("it is cut off", self.belay("memory", "plan", "more.csv.gz", code=3).stderr)
         self.assertIn("Cannot write", self.belay("memory", "plan", "plan.csv", "--svg", "no/such.svg", code=3).stderr)
 
     def test_extremes_are_planned_and_drawn(self):
