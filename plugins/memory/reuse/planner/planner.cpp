@@ -131,7 +131,9 @@ class Search {
         keys[i] = rule.key({double(b.bytes), double(b.life), double(b.first), double(crises[i])});
       }
       std::vector<uint32_t> order = ordered(keys);
-      if (keep(placer_.run(order, light_, rule.fit, best_.peak, limits_.looks, over_))) {
+      // The first runs to its end whatever the budget: what is cut lies on top, far worse than what is not.
+      const auto& stop = &rule == kRules ? cancelled_ : over_;
+      if (keep(placer_.run(order, light_, rule.fit, best_.peak, limits_.looks, stop))) {
         order_ = std::move(order);
         fit_ = rule.fit;
       }
@@ -328,6 +330,7 @@ class Search {
   const Arena& arena_;
   const Limits limits_;
   const std::function<bool()> over_ = [this] { return limits_.over(); };
+  const std::function<bool()> cancelled_ = [this] { return limits_.cancelled(); };
   Placer placer_;
   std::mt19937_64 random_;
   std::vector<uint32_t> heavy_, light_;
@@ -385,9 +388,7 @@ Status plan(const belay_plan_req& req, belay_plan_result& result) {
     // The budget is shared out: an arena may use what those before it left.
     limits.deadline = begin + budget * (a + 1) / req.arena_count;
     limits.timed = req.budget_ns != 0;
-    limits.looks = limits.timed
-                       ? std::clamp<uint64_t>(req.budget_ns / 4, uint64_t{1} << 22, uint64_t{1} << 30)
-                       : uint64_t{1} << 25;
+    limits.looks = std::clamp<uint64_t>(req.budget_ns / 4, uint64_t{1} << 25, uint64_t{1} << 30);
     limits.target = req.capacity ? req.capacity[a] : 0;
     limits.cancel = req.cancel;
     Search search(arena, limits, req.seed);

@@ -47,7 +47,7 @@ typedef struct belay_plan_req {
   uint64_t in_place_count;
   const uint64_t* fixed_offset;    /* [count], BELAY_OFFSET_FREE where open; NULL: all open */
   const uint64_t* capacity;        /* [arena_count]: stop when the peak is at or below; NULL: as low as the budget allows */
-  uint64_t budget_ns;              /* time to spend at most; 0: the quick answer */
+  uint64_t budget_ns;              /* time after which to look for no better one; 0: the quick answer */
   uint64_t seed;                   /* equal seeds give equal answers where the budget does not end the search */
   const uint32_t* cancel;          /* becomes non-zero: return the best so far; NULL: never */
 } belay_plan_req;
