@@ -3,6 +3,10 @@
 // That thread owns the gate: it says that it is inside, and looks whether it still is the owner. Another one takes the
 // mutex, takes the ownership away, makes every thread of the process pass a barrier (membarrier), and waits until
 // the owner is out. From then on the mutex is for all, until one thread has come often enough in a row.
+//
+// A thread may stop between its look at the owner and saying that it is inside, for as long as it takes another to become
+// the owner. What it says then, and takes back, must not be taken for the other's: each thread that ever was the owner
+// says it in a place of its own for good. There are few; who finds none takes the mutex each time.
 #pragma once
 
 #include <belay/abi/plugin.h>
@@ -46,39 +50,41 @@ class Gate {
 
   class Pass {
    public:
-    explicit Pass(Gate& gate) noexcept : gate_(gate), owner_(gate.enter()) {}
-    ~Pass() { gate_.leave(owner_); }
+    explicit Pass(Gate& gate) noexcept : gate_(gate), inside_(gate.enter()) {}
+    ~Pass() { gate_.leave(inside_); }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
 
    private:
     Gate& gate_;
-    const bool owner_;
+    std::atomic<uint32_t>* const inside_;  // of the owner; null: by the mutex
   };
 
  private:
-  bool enter() noexcept {
+  std::atomic<uint32_t>* enter() noexcept {
     const uintptr_t self = this_thread();
-    if (owner_.load(std::memory_order_relaxed) == self) {
+    const uintptr_t owner = owner_.load(std::memory_order_relaxed);
+    if ((owner & ~(kOwners - 1)) == self) {
+      std::atomic<uint32_t>& inside = inside_[owner & (kOwners - 1)];
       if constexpr (kOrderedOwner) {
-        inside_.exchange(1, std::memory_order_seq_cst);
+        inside.exchange(1, std::memory_order_seq_cst);
       } else {
-        inside_.store(1, std::memory_order_relaxed);
+        inside.store(1, std::memory_order_relaxed);
         std::atomic_signal_fence(std::memory_order_seq_cst);
       }
-      if (owner_.load(kOrderedOwner ? std::memory_order_seq_cst : std::memory_order_relaxed) == self) {
+      if (owner_.load(kOrderedOwner ? std::memory_order_seq_cst : std::memory_order_relaxed) == owner) {
         std::atomic_signal_fence(std::memory_order_seq_cst);
-        return true;
+        return &inside;
       }
-      inside_.store(0, std::memory_order_release);
+      inside.store(0, std::memory_order_release);
     }
     enter_by_mutex(self);
-    return false;
+    return nullptr;
   }
 
-  void leave(bool owner) noexcept {
-    if (owner)
-      inside_.store(0, std::memory_order_release);
+  void leave(std::atomic<uint32_t>* inside) noexcept {
+    if (inside)
+      inside->store(0, std::memory_order_release);
     else
       mutex_.unlock();
   }
@@ -86,10 +92,10 @@ class Gate {
   [[gnu::noinline]] void enter_by_mutex(uintptr_t self) noexcept {
     for (int tries = 0; tries < 100 && !mutex_.try_lock(); ++tries)
       if (tries == 99) mutex_.lock();
-    if (owner_.load(std::memory_order_relaxed) != 0) {  // of another thread, or of this one that has just lost it
+    if (const uintptr_t owner = owner_.load(std::memory_order_relaxed)) {  // another, or this one that has just lost it
       owner_.store(0, std::memory_order_seq_cst);
       if constexpr (!kOrderedOwner) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-      while (inside_.load(std::memory_order_seq_cst)) sched_yield();
+      while (inside_[owner & (kOwners - 1)].load(std::memory_order_seq_cst)) sched_yield();
       last_ = 0;
       wanted_ = wanted_ < 4096 ? wanted_ * 2 + 64 : wanted_;
     }
@@ -97,14 +103,22 @@ class Gate {
       last_ = self;
       streak_ = 0;
     }
-    if (barrier_ && ++streak_ > wanted_) owner_.store(self, std::memory_order_relaxed);
+    if (!barrier_ || ++streak_ <= wanted_) return;
+    for (uintptr_t i = 0; i < kOwners; ++i) {
+      if (owners_[i] == 0) owners_[i] = self;
+      if (owners_[i] != self) continue;
+      owner_.store(self | i, std::memory_order_relaxed);
+      break;
+    }
   }
 
-  alignas(64) std::atomic<uintptr_t> owner_{0};
-  std::atomic<uint32_t> inside_{0};
+  static constexpr uintptr_t kOwners = 8;       // the alignment of what this_thread() points to has room for
+  alignas(64) std::atomic<uintptr_t> owner_{0};  // with the number of its place
+  std::atomic<uint32_t> inside_[kOwners]{};
   const bool barrier_;
   alignas(64) std::mutex mutex_;
-  uintptr_t last_ = 0;  // with the mutex
+  uintptr_t last_ = 0;  // with the mutex, as what follows
+  uintptr_t owners_[kOwners]{};  // whose the places are
   uint32_t streak_ = 0, wanted_ = 0;  // how often it came in a row, and how often it must to be the owner
 };
 
