@@ -19,17 +19,6 @@ uint32_t is_reached(void* hal, belay_event event) noexcept { return static_cast<
 
 }  // namespace
 
-void merge_events(std::vector<belay_event>& into, std::span<const belay_event> events) {
-  for (const belay_event& event : events) {
-    const auto at = std::find_if(into.begin(), into.end(),
-                                 [&](const belay_event& known) { return known.timeline == event.timeline; });
-    if (at == into.end())
-      into.push_back(event);
-    else
-      at->value = std::max(at->value, event.value);
-  }
-}
-
 void Policies::attach(Hal& hal, const std::vector<NamedObject>& all) {
   for (const NamedObject& policy : all) {
     const auto& vt = table_of(policy);
@@ -111,10 +100,10 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
       try {
         Status waited = wait(uses, first);
         if (waited.ok()) return std::optional<Place>(out);
-        give_back(out, uses);
+        end(out, uses);
         return waited;
       } catch (...) {
-        give_back(out, uses);
+        end(out, uses);
         throw;
       }
     }
@@ -166,6 +155,7 @@ Status Allocator::check(size_t policy, const belay_alloc_req& req, const belay_p
       (next != segment.live.begin() && std::prev(next)->second > placed.offset))
     return wrong("where a buffer lives");
   segment.live[placed.offset] = end;
+  ++segment.inside;
   out = {policy, placed.segment, placed.offset, placed.cookie, &segment.object};
   return {};
 }
@@ -190,9 +180,7 @@ Status Allocator::release(const Place& place, std::span<const belay_event> uses)
   std::map<uint64_t, uint64_t>::node_type live;
   {
     std::lock_guard lock(mutex_);
-    Segment& segment = segments_.at(place.segment);
-    merge_events(segment.uses, uses);
-    live = segment.live.extract(place.offset);
+    live = segments_.at(place.segment).live.extract(place.offset);
   }
   Status status = hal.take(table_of(policy).release(policy.object, place.cookie, uses.data(), uses.size()),
                            policy.plugin, "release");
@@ -202,10 +190,12 @@ Status Allocator::release(const Place& place, std::span<const belay_event> uses)
   return std::move(status).while_doing("giving memory back to policy '" + policy.name + "'");
 }
 
-// For what nobody could do anything about.
-void Allocator::give_back(const Place& place, std::span<const belay_event> uses) {
-  if (const Status status = release(place, uses); !status.ok())
-    device_.hal->host().log().error("hal", status.message());
+void Allocator::end(const Place& place, std::span<const belay_event> uses) {
+  if (!place.released)
+    if (const Status status = release(place, uses); !status.ok())
+      device_.hal->host().log().error("hal", status.message());
+  std::lock_guard lock(mutex_);
+  --segments_.at(place.segment).inside;
 }
 
 Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
@@ -219,7 +209,7 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
   try {
     std::lock_guard lock(mutex_);  // from here on its object stays where it is
     segment = &segments_[id];
-    *segment = {index, bytes, heap, {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, nullptr, {}}, {}, {}};
+    *segment = {index, bytes, heap, {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, nullptr, {}}, {}, 0};
   } catch (...) {
     device_.give_room(bytes);
     throw;
@@ -277,8 +267,7 @@ uint64_t Allocator::trim(uint64_t bytes) {
                               "gives back segment " + std::to_string(id) + ", in which buffers live");
         continue;
       }
-      std::erase_if(at->second.uses, [&](const belay_event& use) { return hal.reached(use); });
-      if (!at->second.uses.empty()) continue;
+      if (at->second.inside) continue;  // of released ones, whose work has not ended
       if (!hal.take(table_of(policy).segment_remove(policy.object, id), policy.plugin, "segment_remove").ok())
         continue;
       freed += at->second.bytes;

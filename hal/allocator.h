@@ -22,9 +22,6 @@ class Device;
 class Hal;
 class Stream;
 
-// Adds events to a list that has one of each timeline; the later one stays.
-void merge_events(std::vector<belay_event>& into, std::span<const belay_event> events);
-
 // The policies of a runtime that serve PLACE and BIND, in their order. Borrowed; set once.
 class Policies {
  public:
@@ -46,8 +43,6 @@ class Allocator {
  public:
   explicit Allocator(Device& device) : device_(device) {}
 
-  // The same, with an error in the log.
-  void give_back(const Place& place, std::span<const belay_event> uses = {});
   // Why the policies want host memory copied, not lent; nothing: they do not. The device's flags are filled
   // in here.
   Result<std::optional<std::string>> copy_reason(const belay_bind_req& req);
@@ -55,9 +50,12 @@ class Allocator {
   // call waits. Nothing: every policy declined, or there is none. RESOURCE_EXHAUSTED, INTERNAL (a wrong
   // answer: names the policy), what a policy says or the stream does.
   Result<std::optional<Place>> place(const belay_alloc_req& req, Stream* first);
-  // The place may be used again when `uses`, one of each timeline, are reached.
-  // With an error, of the policy's, nothing has changed.
-  Status release(const Place& place, std::span<const belay_event> uses = {});
+  // The policy may place others there when `uses`, one of each timeline, are reached; with an error of its
+  // own nothing has changed.
+  Status release(const Place& place, std::span<const belay_event> uses);
+  // There is no buffer of the driver's in it any more. It is released where that was not done before; what
+  // the policy says against that goes to the log.
+  void end(const Place& place, std::span<const belay_event> uses = {});
   // Gives segments that hold nothing back to the driver until `bytes` are free; the bytes that were.
   uint64_t trim(uint64_t bytes);
   // Before the device ends.
@@ -69,7 +67,7 @@ class Allocator {
     uint64_t bytes, heap;
     belay_obj object;                   // of the driver
     std::map<uint64_t, uint64_t> live;  // begin, end of what is placed
-    std::vector<belay_event> uses;      // of what was released, the last of each timeline
+    uint64_t inside;  // buffers of the driver's in it: those, and released ones still in use
   };
   Result<std::optional<Place>> ask(size_t policy, const belay_alloc_req& req, Stream* first);
   Status check(size_t policy, const belay_alloc_req& req, const belay_placed& placed, Place& out);

@@ -38,6 +38,7 @@ struct Place {
   size_t policy = 0;
   uint64_t segment = 0, offset = 0, cookie = 0;
   belay_obj* within = nullptr;  // the driver's buffer that the segment is
+  bool released = false;  // the policy may place others there, though the driver's buffer is still in it
 };
 
 struct Buffer : Object {

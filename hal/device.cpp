@@ -189,7 +189,7 @@ Result<Buffer*> Device::alloc_own(const belay_alloc_req& req, std::string_view o
     inside.within = &*guard->whole, inside.within_offset = guard->front;
   }
   const auto undo = [&] {
-    if (place) allocator_.give_back(*place);
+    if (place) allocator_.end(*place);
     if (guard && guard->whole) vt().free(this, &*guard->whole);
   };
   try {
@@ -287,9 +287,7 @@ void Device::free(Buffer* buffer) {
   retired_.sweep();
 }
 
-Status Device::free_after(Buffer* buffer, std::span<const belay_event> events) {
-  std::vector<belay_event> uses;
-  merge_events(uses, events);
+Status Device::free_after(Buffer* buffer, std::vector<belay_event> uses) {
   std::erase_if(uses, [&](const belay_event& use) { return hal->reached(use); });
   if (uses.empty()) {
     free(buffer);
@@ -298,7 +296,7 @@ Status Device::free_after(Buffer* buffer, std::span<const belay_event> events) {
   Retired::List entry = Retired::entry(buffer, uses);
   if (buffer->place && !buffer->guard) {  // zones are looked at before anyone else has the memory
     BELAY_TRY(allocator_.release(*buffer->place, uses));
-    buffer->place.reset();
+    buffer->place->released = true;
   }
   if (hal->options().checked) hal->uses().forget(*buffer);
   hal->ledger().remove(buffer, index_);
@@ -315,7 +313,7 @@ void Device::bury(Buffer* buffer) {
   live_buffers_.fetch_sub(1, std::memory_order_relaxed);
   const std::optional<Place> place = buffer->place;
   hal->buffers().drop(buffer);
-  if (place) allocator_.give_back(*place);
+  if (place) allocator_.end(*place);
 }
 
 Result<Buffer*> Device::reserve(const belay_alloc_req& req, std::string_view owner) {

@@ -52,15 +52,15 @@ class Device : public Object {
   Status take_room(const char* what, uint64_t bytes);
   void give_room(uint64_t bytes) { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
 
-  // Why host memory must be copied to be used here, as what follows "because"; nothing: it can be used where it
-  // lies.
+  // Why host memory must be copied to be used here, as what follows "because"; nothing: it can be used where
+  // it lies.
   Result<std::optional<std::string>> copy_reason(const belay_bind_req& req);
   // `owner` is named in messages about memory: a plugin's id, or empty for the application. `first`: the
   // stream that the buffer is used on first; without one it may be used at once.
   Result<Buffer*> alloc(const belay_alloc_req& req, std::string_view owner, Stream* first = nullptr);
   void free(Buffer* buffer);
-  // Its handle ends now, its memory when the events are reached.
-  Status free_after(Buffer* buffer, std::span<const belay_event> events);
+  // Its handle ends now, its memory when `uses`, one of each timeline, are reached.
+  Status free_after(Buffer* buffer, std::vector<belay_event> uses);
   // Gives the driver's part of a buffer back: no handle leads to it and nothing uses it.
   void bury(Buffer* buffer);
   // Buffers with [memory] checked that something was written beside.

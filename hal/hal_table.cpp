@@ -4,6 +4,7 @@
 #include "hal/hal.h"
 #include "hal/tensor_view.h"
 
+#include <algorithm>
 #include <new>
 
 namespace belay::hal {
@@ -551,13 +552,26 @@ belay_status buffer_create_on(const belay_host* host, belay_obj* handle, const b
   });
 }
 
+// The last of each timeline.
+std::vector<belay_event> last_of_each(std::span<const belay_event> events) {
+  std::vector<belay_event> last;
+  for (const belay_event& event : events) {
+    const auto at = std::find_if(last.begin(), last.end(),
+                                 [&](const belay_event& known) { return known.timeline == event.timeline; });
+    if (at == last.end())
+      last.push_back(event);
+    else
+      at->value = std::max(at->value, event.value);
+  }
+  return last;
+}
+
 belay_status buffer_destroy_after(const belay_host* host, belay_obj* handle, const belay_event* uses,
                                   uint64_t count) {
   return with<Buffer>(host, handle, "buffer_destroy_after", "buffer", [&](Buffer& buffer) {
     Hal* const hal = buffer.hal;
     if (count && !uses) return hal->make(null_argument("buffer_destroy_after", "uses"));
-    std::vector<belay_event> events;
-    merge_events(events, std::span(uses, count));
+    const std::vector<belay_event> events = last_of_each({uses, count});
     for (const belay_event& event : events)
       if (const belay_status bad = on_event(
               &hal->host().table(), event, "buffer_destroy_after", [](Stream&) { return BELAY_OK; }, reached);

@@ -359,15 +359,15 @@ bool Context::quiesce() {
   return busy;
 }
 
-std::string Context::name_of(const char* what, uint64_t index) const {
+std::string Context::name_of(bool input, uint64_t index) const {
   belay_io_info info{};
   info.hdr.struct_size = sizeof info;
-  const bool input = std::string_view(what) == "input";
-  belay_obj* model = &model_;
-  const belay_status raw = input ? model_.vt().input_info(model, index, &info) : model_.vt().output_info(model, index, &info);
+  const auto slot = input ? model_.vt().input_info : model_.vt().output_info;
+  const belay_status raw = slot(&model_, index, &info);
   hal->release(raw);
-  return std::string(what) + " " + (raw == BELAY_OK ? "'" + to_string(info.name) + "'" : std::to_string(index)) +
-         " of a context of '" + model_.name() + "'";
+  return std::string(input ? "input " : "output ") +
+         (raw == BELAY_OK ? "'" + to_string(info.name) + "'" : std::to_string(index)) + " of a context of '" +
+         model_.name() + "'";
 }
 
 Status Context::check_lent() const {
@@ -384,9 +384,9 @@ Status Context::check_lent() const {
   return {};
 }
 
-Status Context::check_rebind(const char* what, uint64_t index) {
+Status Context::check_rebind(bool input, uint64_t index) {
   if (!queued_.timeline || hal->reached(queued_)) return {};
-  return {Code::kFailedPrecondition, "The " + name_of(what, index) + " is to change while operation " +
+  return {Code::kFailedPrecondition, "The " + name_of(input, index) + " is to change while operation " +
                                          std::to_string(queued_.value) +
                                          ", a queued run, uses it; wait for its event first, or use one more context."};
 }
@@ -415,32 +415,33 @@ belay_status Context::exclusively(const char* call, Body&& body) {
   return body();
 }
 
-belay_status Context::set_input(uint64_t index, const belay_datum* datum) {
-  return exclusively("set_input", [&]() -> belay_status {
+template <class Set, class Lend>
+belay_status Context::rebind(bool input, uint64_t index, Set&& set, Lend&& lend) {
+  const char* const slot = input ? "set_input" : "set_output";
+  return exclusively(slot, [&]() -> belay_status {
     if (!hal->options().checked) [[likely]]
-      return checked(vt().set_input(this, index, datum), "set_input");
-    if (Status good = check_rebind("input", index); !good.ok()) return hal->make(good);
-    const belay_status status = checked(vt().set_input(this, index, datum), "set_input");
+      return checked(set(), slot);
+    if (Status good = check_rebind(input, index); !good.ok()) return hal->make(good);
+    const belay_status status = checked(set(), slot);
     if (status == BELAY_OK) {
-      if (inputs_.size() <= index) inputs_.resize(index + 1);
-      inputs_[index] = datum ? hal->uses().lend(*datum, name_of("input", index)) : nullptr;
+      std::vector<std::shared_ptr<Lent>>& all = input ? inputs_ : outputs_;
+      if (all.size() <= index) all.resize(index + 1);
+      all[index] = lend(name_of(input, index));
     }
     return status;
   });
 }
 
+belay_status Context::set_input(uint64_t index, const belay_datum* datum) {
+  return rebind(
+      true, index, [&] { return vt().set_input(this, index, datum); },
+      [&](std::string who) { return datum ? hal->uses().lend(*datum, std::move(who)) : nullptr; });
+}
+
 belay_status Context::set_output(uint64_t index, const belay_tensor* tensor) {
-  return exclusively("set_output", [&]() -> belay_status {
-    if (!hal->options().checked) [[likely]]
-      return checked(vt().set_output(this, index, tensor), "set_output");
-    if (Status good = check_rebind("output", index); !good.ok()) return hal->make(good);
-    const belay_status status = checked(vt().set_output(this, index, tensor), "set_output");
-    if (status == BELAY_OK) {
-      if (outputs_.size() <= index) outputs_.resize(index + 1);
-      outputs_[index] = tensor ? hal->uses().lend(*tensor, name_of("output", index)) : nullptr;
-    }
-    return status;
-  });
+  return rebind(
+      false, index, [&] { return vt().set_output(this, index, tensor); },
+      [&](std::string who) { return tensor ? hal->uses().lend(*tensor, std::move(who)) : nullptr; });
 }
 
 belay_status Context::run() {

@@ -113,8 +113,11 @@ class Context : public Object {
   // Where memory is checked: nothing that the next run uses has ended.
   Status check_lent() const;
   // Where memory is checked: no queued run still uses what is to be replaced.
-  Status check_rebind(const char* what, uint64_t index);
-  std::string name_of(const char* what, uint64_t index) const;
+  Status check_rebind(bool input, uint64_t index);
+  // Sets an input or output with `set()`; where memory is checked `lend(who)` is what it lies in then.
+  template <class Set, class Lend>
+  belay_status rebind(bool input, uint64_t index, Set&& set, Lend&& lend);
+  std::string name_of(bool input, uint64_t index) const;
   static void async_done(void* user, belay_status status);
 
   Model& model_;

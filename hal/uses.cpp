@@ -55,12 +55,18 @@ std::shared_ptr<Lent> Uses::lend(const belay_datum& datum, std::string who) {
 }
 
 std::shared_ptr<Lent> Uses::lend(const belay_tensor& tensor, std::string who) {
-  auto lent = std::make_shared<Lent>();
-  lent->who = std::move(who);
-  bool found = false;
-  std::lock_guard lock(mutex_);
-  add(tensor, lent, found);
-  return found ? lent : nullptr;
+  belay_datum datum{};
+  datum.tensor = &tensor;
+  return lend(datum, std::move(who));
+}
+
+// "operation 3 (fill) queued on a stream of 'cpu:0'"; empty: it has ended.
+std::string Uses::going_on(const Use& use) const {
+  if (hal_.reached(use.event)) return {};
+  const Timelines::Pin stream(hal_.timelines(), use.event.timeline);
+  if (!stream) return {};
+  return "operation " + std::to_string(use.event.value) + " (" + use.call + ") queued on a stream of '" +
+         stream->device().name() + "'";
 }
 
 Status Uses::end_after(const Buffer& buffer, const std::vector<belay_event>& events) {
@@ -71,14 +77,12 @@ Status Uses::end_after(const Buffer& buffer, const std::vector<belay_event>& eve
     const bool covered = std::any_of(events.begin(), events.end(), [&](const belay_event& event) {
       return event.timeline == use.event.timeline && event.value >= use.event.value;
     });
-    if (covered || hal_.reached(use.event)) continue;
-    const Timelines::Pin stream(hal_.timelines(), use.event.timeline);
-    if (!stream) continue;
+    const std::string user = covered ? std::string() : going_on(use);
+    if (user.empty()) continue;
     return {Code::kFailedPrecondition,
             "buffer_destroy_after: a buffer of " + std::to_string(buffer.bytes) + " bytes on '" +
-                buffer.device->name() + "' is used by operation " + std::to_string(use.event.value) + " (" +
-                use.call + ") queued on a stream of '" + stream->device().name() +
-                "', which none of the events covers: give an event of that stream from there on as well."};
+                buffer.device->name() + "' is used by " + user +
+                ", which none of the events covers: give an event of that stream from there on as well."};
   }
   for (const std::weak_ptr<Lent>& weak : at->second.lent)
     if (const std::shared_ptr<Lent> lent = weak.lock()) lent->gone = true;
@@ -103,14 +107,13 @@ Status Uses::end(const Buffer& buffer, std::vector<belay_event>& left) {
   std::string users, advice;
   const auto say = [&](const std::string& who) { (users += users.empty() ? "" : ", ") += who; };
   for (const Use& use : entry.queued) {
-    if (hal_.reached(use.event)) continue;
-    const Timelines::Pin stream(hal_.timelines(), use.event.timeline);
-    if (!stream) continue;
-    say("operation " + std::to_string(use.event.value) + " (" + use.call + ") queued on a stream of '" +
-        stream->device().name() + "'");
+    const std::string user = going_on(use);
+    if (user.empty()) continue;
+    say(user);
     advice = "wait for its event first, or destroy the buffer with buffer_destroy_after";
     // Its end is waited for, so that the memory is nobody's when the caller goes on.
-    hal_.release(stream->synchronize(use.event.value, BELAY_FOREVER));
+    if (const Timelines::Pin stream(hal_.timelines(), use.event.timeline); stream)
+      hal_.release(stream->synchronize(use.event.value, BELAY_FOREVER));
     if (!hal_.reached(use.event)) left.push_back(use.event);
   }
   for (const std::weak_ptr<Lent>& weak : entry.lent) {

@@ -54,6 +54,7 @@ class Uses {
     std::vector<Use> queued;  // the last of each timeline
     std::vector<std::weak_ptr<Lent>> lent;
   };
+  std::string going_on(const Use& use) const;
   const Buffer* buffer_of(belay_obj* handle, const void* address) const;
   void add(const belay_tensor& tensor, const std::shared_ptr<Lent>& lent, bool& found);
   void add(const belay_datum& datum, const std::shared_ptr<Lent>& lent, bool& found, int depth);
