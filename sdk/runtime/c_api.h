@@ -2,6 +2,7 @@
 // at first.
 #pragma once
 
+#include <belay/fill.hpp>
 #include <belay/runtime.h>
 #include <belay/status.hpp>
 #include "core/base/last_error.h"
@@ -96,14 +97,6 @@ Status check_sized(const T* value, const char* call, const char* name) {
                                         std::to_string(value->hdr.struct_size) + ", want " +
                                         std::to_string(sizeof(T)) + "."};
   return {};
-}
-
-// Fills at most struct_size bytes of *to, which the caller set.
-template <class T>
-void fill(T* to, T from) {
-  const belay_hdr hdr = to->hdr;
-  std::memcpy(to, &from, std::min<size_t>(hdr.struct_size, sizeof(T)));
-  to->hdr = hdr;
 }
 
 }  // namespace belay::c_api

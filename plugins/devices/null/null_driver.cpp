@@ -1,6 +1,8 @@
 // The null driver: what a driver has to have, and no device behind it.
 #include "null_stream.hpp"
 
+#include <belay/fill.hpp>
+
 #include <cstdlib>
 
 namespace null {
@@ -24,13 +26,13 @@ struct Driver {
   }
   void describe(uint64_t index, belay_device_info* inout) const {
     belay_device_info info{};
-    info.hdr = {inout->hdr.struct_size, BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES, nullptr};
     info.driver = belay::literal("null"), info.name = belay::literal("no device"),
     info.arch = belay::literal("null");
     info.features = belay::literal("");
     info.index = index, info.threads = 1, info.memory_bytes = memory, info.heap_count = 1,
     info.queue_depth = queue_depth;
-    std::memcpy(inout, &info, std::min<uint64_t>(inout->hdr.struct_size, sizeof info));
+    belay::fill(inout, info);
+    inout->hdr.flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES;
   }
 };
 
@@ -49,7 +51,8 @@ struct Device {
     auto buffer = std::make_unique<Buffer>();
     buffer->bytes = req.bytes;
     if (req.host || req.within) {
-      buffer->data = req.within ? belay::self<Buffer>(req.within).data + req.within_offset : static_cast<char*>(req.host);
+      buffer->data = req.within ? belay::self<Buffer>(req.within).data + req.within_offset
+                                : static_cast<char*>(req.host);
       buffer->borrowed = true;
     } else {
       const uint64_t before = used.fetch_add(req.bytes);
@@ -85,10 +88,9 @@ constexpr belay_device_vt kDeviceTable = {
       return device_slot(obj, [&](Device& device) -> Status {
         if (index != 0) return {Code::kOutOfRange, "Heap " + std::to_string(index) + " is none, want 0."};
         belay_heap_info info{};
-        info.hdr = {inout->hdr.struct_size, 0, nullptr};
         info.heap_class = BELAY_HEAP_SHARED, info.bytes = device.driver.memory, info.alignment = 64;
         info.free_bytes = device.driver.memory - std::min<uint64_t>(device.used, device.driver.memory);
-        std::memcpy(inout, &info, std::min<uint64_t>(inout->hdr.struct_size, sizeof info));
+        belay::fill(inout, info);
         return {};
       });
     },

@@ -1,10 +1,9 @@
 // The plugin `pool`: a memory policy that places blocks for dynamic use out of segments.
 #include "placer/pool.hpp"
 
+#include <belay/fill.hpp>
 #include <belay/plugin.hpp>
 
-#include <algorithm>
-#include <cstring>
 
 namespace {
 
@@ -55,9 +54,7 @@ belay_status trim(belay_obj* object, uint64_t bytes, void (*each)(void*, uint64_
 }
 
 belay_status stats(belay_obj* object, belay_policy_stats* inout) noexcept {
-  belay_policy_stats now = belay::self<Policy>(object).pool.stats();
-  now.hdr = inout->hdr;
-  std::memcpy(inout, &now, std::min<size_t>(inout->hdr.struct_size, sizeof now));
+  belay::fill(inout, belay::self<Policy>(object).pool.stats());
   return BELAY_OK;
 }
 

@@ -1,10 +1,10 @@
 // The plugin `reuse`: a memory policy that places all tensors of a graph in one arena from their lifetimes.
 #include "planner/planner.hpp"
 
+#include <belay/fill.hpp>
 #include <belay/plugin.hpp>
 
 #include <algorithm>
-#include <cstring>
 
 namespace {
 
@@ -26,9 +26,7 @@ belay_status plan(belay_obj* object, const belay_plan_req* req, belay_plan_resul
 
 // It holds no memory at all.
 belay_status stats(belay_obj*, belay_policy_stats* inout) noexcept {
-  belay_policy_stats none{};
-  none.hdr = inout->hdr;
-  std::memcpy(inout, &none, std::min<size_t>(inout->hdr.struct_size, sizeof none));
+  belay::fill(inout, belay_policy_stats{});
   return BELAY_OK;
 }
 

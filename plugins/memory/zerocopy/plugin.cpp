@@ -1,13 +1,12 @@
-// The plugin `zerocopy`: a memory policy that has host memory used where it lies as memory of a device, and says why
-// where it cannot be.
+// The plugin `zerocopy`: a memory policy that has host memory used where it lies as memory of a device, and
+// says why where it cannot be.
+#include <belay/fill.hpp>
 #include <belay/plugin.hpp>
 
 #include <belay/abi/memory_policy.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstdio>
-#include <cstring>
 
 namespace {
 
@@ -61,9 +60,7 @@ belay_status bind(belay_obj* object, const belay_bind_req* req, belay_bound* bou
 
 // It holds no memory at all.
 belay_status stats(belay_obj*, belay_policy_stats* inout) noexcept {
-  belay_policy_stats none{};
-  none.hdr = inout->hdr;
-  std::memcpy(inout, &none, std::min<size_t>(inout->hdr.struct_size, sizeof none));
+  belay::fill(inout, belay_policy_stats{});
   return BELAY_OK;
 }
 
@@ -94,7 +91,9 @@ belay_status create(belay_ctx* ctx, const belay_value* config, belay_created* ou
   return belay::guard(host, [&]() -> belay::Status {
     const belay::Value keys(config);
     const int64_t least = keys["least"].as_int(0);
-    belay::give(out, std::make_unique<Policy>(Policy{host, least < 0 ? 0 : uint64_t(least), keys["written"].as_bool(true)}),
+    belay::give(out,
+                std::make_unique<Policy>(
+                    Policy{host, least < 0 ? 0 : uint64_t(least), keys["written"].as_bool(true)}),
                 kTable);
     return {};
   });

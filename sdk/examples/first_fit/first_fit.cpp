@@ -4,10 +4,10 @@
 // needs; it knows nothing of devices or tensors.
 #include "place.hpp"
 
+#include <belay/fill.hpp>
 #include <belay/plugin.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <set>
 #include <string>
@@ -149,9 +149,8 @@ belay_status bind(belay_obj* object, const belay_bind_req* req, belay_bound* out
 belay_status stats(belay_obj* object, belay_policy_stats* inout) noexcept {
   return with(object, [&](Policy& policy) {
     belay_policy_stats all{};
-    all.hdr = inout->hdr;
     policy.places.fill(all);
-    std::memcpy(inout, &all, std::min<uint64_t>(inout->hdr.struct_size, sizeof all));
+    belay::fill(inout, all);
     return Status();
   });
 }

@@ -5,25 +5,16 @@
 #include "options.h"
 #include "program.h"
 
+#include <belay/fill.hpp>
 #include <belay/plugin.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
 
 namespace belay::cpu {
 namespace {
-
-// Fills at most what the caller knows of the struct; the caller's header stays.
-template <class T>
-void fill_info(const T& from, T* to) {
-  const uint32_t known = std::min<uint32_t>(to->hdr.struct_size, sizeof(T));
-  const belay_hdr header = to->hdr;
-  std::memcpy(static_cast<void*>(to), &from, known);
-  to->hdr = {header.struct_size, from.hdr.flags, header.next};
-}
 
 class Driver {
  public:
@@ -61,8 +52,7 @@ class Driver {
   }
 
   void info(uint64_t index, belay_device_info* inout) const {
-    fill_info({.hdr = {sizeof(belay_device_info),
-                       BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES, nullptr},
+    fill(inout, {.hdr = {},
                .driver = literal("cpu"),
                .name = to_str(cpu_.name),
                .arch = to_str(cpu_.arch),
@@ -71,8 +61,8 @@ class Driver {
                .threads = options_.threads,
                .memory_bytes = options_.memory_bytes,
                .heap_count = 1,
-               .queue_depth = options_.queue_depth},
-              inout);
+               .queue_depth = options_.queue_depth});
+    inout->hdr.flags = BELAY_DEVICE_HOST_VISIBLE | BELAY_DEVICE_BINDS_HOST | BELAY_DEVICE_SUBDIVIDES;
   }
 
  private:
@@ -110,13 +100,12 @@ belay_status device_heap(belay_obj* object, uint64_t index, belay_heap_info* ino
                        "Device " + device.name() + " has heap 0 only, and heap " + std::to_string(index) + " was asked for.");
   const uint64_t limit = device.memory().limit();
   const CpuInfo& cpu = open.driver.cpu();
-  fill_info({.hdr = {sizeof(belay_heap_info), 0, nullptr},
+  fill(inout, {.hdr = {},
              .heap_class = BELAY_HEAP_SHARED,
              .bytes = limit,
              .free_bytes = limit - std::min(limit, device.memory().in_use()),
              .alignment = Memory::kAlignment,
-             .cache_bytes = std::max({cpu.l1_bytes, cpu.l2_bytes, cpu.l3_bytes})},
-            inout);
+             .cache_bytes = std::max({cpu.l1_bytes, cpu.l2_bytes, cpu.l3_bytes})});
   return BELAY_OK;
 }
 

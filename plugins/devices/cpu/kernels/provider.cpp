@@ -4,10 +4,10 @@
 #include "registry.hpp"
 
 #include <belay/abi/kernel_provider.h>
+#include <belay/fill.hpp>
 #include <belay/plugin.hpp>
 
 #include <algorithm>
-#include <cstring>
 
 namespace belay::cpu {
 namespace {
@@ -171,7 +171,6 @@ struct Slots {
       BELAY_ASSIGN(std::unique_ptr<Unit> unit,
                    Preparation(provider.registry, provider.cache).prepare(*request));
       belay_prepared result{};
-      result.hdr = out->hdr;
       result.kernel.hdr = {sizeof(belay_kernel), unit->writes_shape ? BELAY_KERNEL_WRITES_SHAPE : 0u,
                            nullptr};
       result.kernel.fn = run_unit;
@@ -184,7 +183,7 @@ struct Slots {
       result.implementation = to_str(unit->implementation);
       result.reason = to_str(unit->reason);
       result.handle = unit.release();
-      std::memcpy(out, &result, std::min<size_t>(out->hdr.struct_size, sizeof result));
+      belay::fill(out, result);
       return {};
     });
   }

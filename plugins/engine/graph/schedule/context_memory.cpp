@@ -1,8 +1,7 @@
 // What a run copies between the caller's memory and the kernels', what it shares, and why.
 #include "schedule/executable.hpp"
 
-#include <algorithm>
-#include <cstring>
+#include <belay/fill.hpp>
 
 namespace belay::schedule {
 
@@ -100,11 +99,10 @@ void Context::count_run() {
 
 Status Context::fill(const Moved& moved, belay_io_memory& out) {
   belay_io_memory memory{};
-  memory.hdr = out.hdr;
   memory.shared_bytes = moved.shared;
   memory.copied_bytes = moved.copied;
   memory.reason = to_str(moved.reason);
-  std::memcpy(&out, &memory, std::min<size_t>(out.hdr.struct_size, sizeof memory));
+  belay::fill(&out, memory);
   return {};
 }
 

@@ -2,6 +2,8 @@
 
 #include "schedule/json.hpp"
 
+#include <belay/fill.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -265,7 +267,6 @@ Status fill(const std::vector<Executable::Io>& list, uint64_t index, const char*
                                    std::to_string(list.size()) + "."};
   const Executable::Io& io = list[index];
   belay_io_info info{};
-  info.hdr = inout->hdr;
   info.name = to_str(io.name);
   info.kind = io.kind;
   info.dtype = io.dtype;
@@ -273,7 +274,7 @@ Status fill(const std::vector<Executable::Io>& list, uint64_t index, const char*
   info.optional = io.optional;
   info.dims = io.dims.data();
   info.symbols = io.symbols.data();
-  std::memcpy(inout, &info, std::min<size_t>(inout->hdr.struct_size, sizeof info));
+  belay::fill(inout, info);
   return {};
 }
 
