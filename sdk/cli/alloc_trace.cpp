@@ -5,7 +5,6 @@
 #include "text.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_map>
 
 namespace belay::cli {
@@ -33,19 +32,16 @@ AllocTrace read_alloc_trace(const std::string& path) {
   uint64_t bytes = 0;
   for (std::string line; lines.next(line);) {
     if (line.empty()) continue;
-    const std::vector<std::string_view> cells = cells_of(line);
+    const std::vector<std::string_view> cells = header.cells(lines, line);
     const auto refuse = [&](const std::string& what) {
       fail_input("Line " + std::to_string(lines.number()) + " of " + name + " " + what + ".");
     };
-    if (cells.size() != header.columns())
-      refuse("has " + plural(cells.size(), "value") + ", want " + std::to_string(header.columns()));
     const auto number = [&](size_t at, const char* what, uint64_t most) {
-      uint64_t value = 0;
-      const auto [end, error] = std::from_chars(cells[at].begin(), cells[at].end(), value);
-      if (error != std::errc() || end != cells[at].end() || value > most)
+      const auto value = number_of<uint64_t>(cells[at]);
+      if (!value || *value > most)
         refuse("has the " + std::string(what) + " '" + printable(cells[at]) + "', want a number of 0 to " +
                std::to_string(most));
-      return value;
+      return *value;
     };
     const uint64_t block = number(id, "id", UINT64_MAX);
     const auto on = uint32_t(number(stream, "stream", kMostStreams));
@@ -87,7 +83,8 @@ AllocTrace read_alloc_trace(const std::string& path) {
     } else {
       refuse("has the op '" + printable(cells[op]) + "', want a, f or u");
     }
-    if (out.rows.size() > kMostRows) fail_input(name + " has more than " + std::to_string(kMostRows) + " rows.");
+    if (out.rows.size() > kMostRows)
+      fail_input(name + " has more than " + std::to_string(kMostRows) + " rows.");
   }
   std::vector<Live> left;
   for (const auto& [block, it] : live) left.push_back(it);

@@ -8,7 +8,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -31,10 +30,8 @@ const char* const kInputHelp =
 CLI::Validator number_from(double least) {
   return CLI::Validator(
       [least](std::string& text) {
-        double value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool good = error == std::errc() && end == text.data() + text.size() && std::isfinite(value) &&
-                          value >= least;
+        const auto value = number_of<double>(text);
+        const bool good = value && std::isfinite(*value) && *value >= least;
         return good ? "" : "'" + text + "' is no number " + (least > 0 ? "above 0" : "of 0 or more");
       },
       "");
@@ -43,10 +40,8 @@ CLI::Validator number_from(double least) {
 CLI::Validator count_to(uint64_t most, uint64_t least = 1) {
   return CLI::Validator(
       [least, most](std::string& text) {
-        uint64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool good =
-            error == std::errc() && end == text.data() + text.size() && value >= least && value <= most;
+        const auto value = number_of<uint64_t>(text);
+        const bool good = value && *value >= least && *value <= most;
         return good ? "" : "'" + text + "' is no number of " + std::to_string(least) + " to " + std::to_string(most);
       },
       "");

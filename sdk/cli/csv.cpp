@@ -15,6 +15,20 @@ namespace {
 constexpr std::string_view kMember = "\x1f\x8b", kUtf8Mark = "\xef\xbb\xbf";
 constexpr uint64_t kMostBytes = uint64_t{1} << 32;  // of text, so that a small file cannot fill the memory
 
+// Without the blanks around them.
+std::vector<std::string_view> cells_of(std::string_view line) {
+  std::vector<std::string_view> cells;
+  for (size_t begin = 0; begin <= line.size();) {
+    const size_t end = std::min(line.find(',', begin), line.size());
+    std::string_view cell = line.substr(begin, end - begin);
+    while (!cell.empty() && (cell.front() == ' ' || cell.front() == '\t')) cell.remove_prefix(1);
+    while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t')) cell.remove_suffix(1);
+    cells.push_back(cell);
+    begin = end + 1;
+  }
+  return cells;
+}
+
 }  // namespace
 
 Lines::Lines(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "rb")) {
@@ -50,7 +64,9 @@ bool Lines::fill() {
     if (!in_member_) {
       if (!zip_.avail_in && !read()) return false;
       if (!begins_with(kMember))
-        fail("behind its last member of gzip there are bytes that are none; cut them off, or compress it anew");
+        fail(
+            "behind its last member of gzip there are bytes that are none; cut them off, or compress it "
+            "anew");
       inflateEnd(&zip_);
       if (inflateInit2(&zip_, 15 + 16) != Z_OK) throw std::bad_alloc();
       in_member_ = true;
@@ -90,19 +106,6 @@ bool Lines::next(std::string& line) {
   }
 }
 
-std::vector<std::string_view> cells_of(std::string_view line) {
-  std::vector<std::string_view> cells;
-  for (size_t begin = 0; begin <= line.size();) {
-    const size_t end = std::min(line.find(',', begin), line.size());
-    std::string_view cell = line.substr(begin, end - begin);
-    while (!cell.empty() && (cell.front() == ' ' || cell.front() == '\t')) cell.remove_prefix(1);
-    while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t')) cell.remove_suffix(1);
-    cells.push_back(cell);
-    begin = end + 1;
-  }
-  return cells;
-}
-
 Header::Header(Lines& lines, const std::string& example) : file_(lines.name()), example_(example) {
   if (!lines.next(line_)) fail_input(file_ + " is empty; want the header " + example_ + ".");
   names_ = cells_of(line_);
@@ -120,6 +123,14 @@ size_t Header::need(std::string_view name) const {
   const std::optional<size_t> at = find(name);
   if (!at) fail("lacks the column '" + std::string(name) + "'");
   return *at;
+}
+
+std::vector<std::string_view> Header::cells(const Lines& lines, std::string_view line) const {
+  std::vector<std::string_view> cells = cells_of(line);
+  if (cells.size() != names_.size())
+    fail_input("Line " + std::to_string(lines.number()) + " of " + file_ + " has " +
+               plural(cells.size(), "value") + ", want " + std::to_string(names_.size()) + ".");
+  return cells;
 }
 
 void Header::fail(const std::string& what) const {

@@ -14,8 +14,8 @@
 
 namespace belay::cli {
 
-// The lines of a file, without the mark of UTF-8 that it may begin with. Failures name it, and the line where that
-// matters.
+// The lines of a file, without the mark of UTF-8 that it may begin with. Failures name it, and the line where
+// that matters.
 class Lines {
  public:
   explicit Lines(const std::string& path);
@@ -47,17 +47,16 @@ class Lines {
   uint64_t total_ = 0, number_ = 0;
 };
 
-// Without the blanks around them.
-std::vector<std::string_view> cells_of(std::string_view line);
-
 // The first line of a table, which names its columns in any order.
 class Header {
  public:
   // Fails where there is none, or where it names a column twice. `example`: "id,size".
   Header(Lines& lines, const std::string& example);
-  size_t columns() const { return names_.size(); }
   std::optional<size_t> find(std::string_view name) const;
   size_t need(std::string_view name) const;  // fails where it is not there
+  // Of the last line of `lines`, without the blanks around them, one for each column; fails where it has
+  // others.
+  std::vector<std::string_view> cells(const Lines& lines, std::string_view line) const;
 
  private:
   [[noreturn]] void fail(const std::string& what) const;

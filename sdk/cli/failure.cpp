@@ -1,6 +1,7 @@
 #include "failure.hpp"
 
 #include <belay/runtime.hpp>
+#include <belay/tensor_io.hpp>
 
 namespace belay::cli {
 namespace {
@@ -78,6 +79,11 @@ void fail_usage(std::string message, std::string hint) {
 
 void fail_input(std::string message, std::string hint) {
   throw Failure{Exit::kInput, "INVALID_ARGUMENT", std::move(message), std::move(hint)};
+}
+
+void write_result(const std::string& path, std::string_view text, const char* what) {
+  const Status written = write_file(path, text);
+  if (!written.ok()) fail_input("Cannot write the " + std::string(what) + ": " + written.message());
 }
 
 void check(belay_status raw, Stage stage) {

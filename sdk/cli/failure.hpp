@@ -39,6 +39,9 @@ std::string code_name(Code code);
 [[noreturn]] void fail_usage(std::string message, std::string hint = {});
 [[noreturn]] void fail_input(std::string message, std::string hint = {});
 
+// A file that was asked for, whole or not at all; fails where it cannot be. `what`: "picture".
+void write_result(const std::string& path, std::string_view text, const char* what);
+
 // Takes over what a function of runtime.h returned; throws unless it is OK.
 void check(belay_status raw, Stage stage);
 

@@ -1,7 +1,8 @@
 #include "fill.hpp"
 
+#include "text.hpp"
+
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 
@@ -100,17 +101,15 @@ Status set_element(HostTensor& tensor, uint64_t index, std::string_view text) {
     return Status();
   };
   const auto integer = [&]<class T>(T) -> Status {
-    T value{};
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (text.empty() || error != std::errc() || end != text.data() + text.size())
-      return bad("no integer that fits");
-    return put(value);
+    const auto value = number_of<T>(text);
+    return value ? put(*value) : bad("no integer that fits");
   };
   double real = 0;
   if (tensor.dtype == BELAY_DT_FLOAT32 || tensor.dtype == BELAY_DT_FLOAT64 ||
       tensor.dtype == BELAY_DT_FLOAT16 || tensor.dtype == BELAY_DT_BFLOAT16) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), real);
-    if (text.empty() || error != std::errc() || end != text.data() + text.size()) return bad("no number");
+    const auto value = number_of<double>(text);
+    if (!value) return bad("no number");
+    real = *value;
   }
   switch (tensor.dtype) {
     case BELAY_DT_FLOAT32:

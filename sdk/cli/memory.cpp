@@ -45,8 +45,7 @@ Exit memory_plan(const MemoryPlanOptions& options, Output& output) {
                   "Take the policy out of [memory] policies and report this."};
   if (!options.svg.empty()) {
     const std::string name = std::filesystem::path(options.file).filename().string();
-    const Status written = write_file(options.svg, draw_plan(problem, offsets, peak, lower_bound, name));
-    if (!written.ok()) fail_input("Cannot write the picture: " + written.message());
+    write_result(options.svg, draw_plan(problem, offsets, peak, lower_bound, name), "picture");
   }
 
   const bool fits = !options.capacity || peak <= *options.capacity;

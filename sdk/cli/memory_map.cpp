@@ -65,9 +65,7 @@ std::string draw_memory_map(const nlohmann::json& snapshot, const std::string& t
                     fixed(kTop + double(rows) * (kRow + kGap) + 16, 0) +
                     "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" "
                     "fill=\"white\"/>\n";
-  std::string safe;
-  for (const char c : printable(title)) safe += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
-  out += "<text x=\"" + fixed(kLeft, 0) + "\" y=\"22\" font-size=\"15\">" + safe + "</text>\n<text x=\"" +
+  out += "<text x=\"" + fixed(kLeft, 0) + "\" y=\"22\" font-size=\"15\">" + xml_text(title) + "</text>\n<text x=\"" +
          fixed(kLeft, 0) + "\" y=\"40\" fill=\"#555\">" + bytes_text(total) + " in " + plural(segments.size(), "segment") +
          ", when most is live; a segment begins where the offset is 0</text>\n";
   double x = kLeft;

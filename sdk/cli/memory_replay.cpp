@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <filesystem>
 #include <mutex>
@@ -24,8 +23,10 @@ class FreshPolicy {
           Stage::kConfigure);
     const belay_memory_policy_vt& vt = *raw_.table;
     if (!(vt.serves(raw_.object) & BELAY_POLICY_PLACE) || !BELAY_HAS(&vt, belay_memory_policy_vt, place) ||
-        !BELAY_HAS(&vt, belay_memory_policy_vt, release) || !BELAY_HAS(&vt, belay_memory_policy_vt, segment_add) ||
-        !BELAY_HAS(&vt, belay_memory_policy_vt, segment_remove) || !BELAY_HAS(&vt, belay_memory_policy_vt, trim))
+        !BELAY_HAS(&vt, belay_memory_policy_vt, release) ||
+        !BELAY_HAS(&vt, belay_memory_policy_vt, segment_add) ||
+        !BELAY_HAS(&vt, belay_memory_policy_vt, segment_remove) ||
+        !BELAY_HAS(&vt, belay_memory_policy_vt, trim))
       fail_usage("Policy '" + options.policy + "' places nothing, so there is nothing to replay with it.",
                  "Name one that does: --policy pool");
   }
@@ -51,17 +52,17 @@ uint64_t rounding_of(const MemoryReplayOptions& options) {
   one.slots = one.streams = 1;
   one.fullest = 1;
   uint64_t bytes = 1;
-  replay(policy.raw(), one, reservation, {.checked = true, .at_fullest = [&] { bytes = policy.stats().in_use; }});
+  replay(policy.raw(), one, reservation,
+         {.checked = true, .at_fullest = [&] { bytes = policy.stats().in_use; }});
   return std::max<uint64_t>(1, bytes);
 }
 
 uint64_t lag_of(const std::string& text) {
   if (text == "never") return kNeverReached;
-  uint64_t lag = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), lag);
-  if (error != std::errc() || end != text.data() + text.size() || lag == kNeverReached)
+  const auto lag = number_of<uint64_t>(text);
+  if (!lag || lag == kNeverReached)
     fail_usage("--lag is '" + printable(text) + "', want a number of rows, or never.");
-  return lag;
+  return *lag;
 }
 
 struct Setting {
@@ -96,8 +97,9 @@ uint64_t smallest_capacity(Setting setting) {
     low = high;
     high = page(high + std::max<uint64_t>(least / 64, high - least));
     if (high > 64 * least + (uint64_t{1} << 30))
-      fail(Stage::kModel, {Code::kResourceExhausted, "Policy '" + setting.options.policy + "' does not finish the trace in " +
-                                                         bytes_text(low) + ", many times what is live."});
+      fail(Stage::kModel, {Code::kResourceExhausted, "Policy '" + setting.options.policy +
+                                                         "' does not finish the trace in " + bytes_text(low) +
+                                                         ", many times what is live."});
   }
   const uint64_t step = std::max<uint64_t>(4096, page(least / 10'000));
   while (high - low > step) {
@@ -144,7 +146,8 @@ Timed timed(const Setting& setting) {
       out.thread = i + 1;
       out.row = results[i].row;
     }
-    out.per_pair += results[i].nanoseconds / double(threads) / double(std::max<uint64_t>(setting.trace.pairs, 1));
+    out.per_pair +=
+        results[i].nanoseconds / double(threads) / double(std::max<uint64_t>(setting.trace.pairs, 1));
   }
   return out;
 }
@@ -156,18 +159,14 @@ std::string snapshot_of(Policy policy) {
   return std::move(text).str();
 }
 
-void write_or_fail(const std::string& path, const std::string& text, const char* what) {
-  const Status written = write_file(path, text);
-  if (!written.ok()) fail_input("Cannot write the " + std::string(what) + ": " + written.message());
-}
-
 }  // namespace
 
 Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
   const AllocTrace trace = read_alloc_trace(options.file);
   Setting setting{options, trace, lag_of(options.lag), options.capacity, {}};
   if (options.threads > 1 && (setting.lag || options.min_capacity))
-    fail_usage("--threads goes with neither --lag nor --min-capacity: threads know nothing of each other's rows.");
+    fail_usage(
+        "--threads goes with neither --lag nor --min-capacity: threads know nothing of each other's rows.");
   if (options.min_capacity) setting.capacity = setting.whole = smallest_capacity(setting);
 
   // The first pass is checked and not timed.
@@ -191,8 +190,8 @@ Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
   }
   if (!checked.wrong.empty())
     throw Failure{Exit::kInternal, "INTERNAL",
-                  "Policy '" + options.policy + "' gives a wrong place at row " + std::to_string(checked.row) + ": " +
-                      checked.wrong + ".",
+                  "Policy '" + options.policy + "' gives a wrong place at row " +
+                      std::to_string(checked.row) + ": " + checked.wrong + ".",
                   "Take it out of [memory] policies and report this."};
   std::vector<double> times;
   uint64_t thread = 0;  // that finds no room beside others
@@ -212,16 +211,18 @@ Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
   if ((!options.snapshot.empty() || !options.svg.empty()) && snapshot.empty())
     fail_input(checked.finished ? "Policy '" + options.policy + "' has no snapshots."
                                 : "The trace ends before most is live, so there is no snapshot.");
-  if (!options.snapshot.empty()) write_or_fail(options.snapshot, snapshot, "snapshot");
+  if (!options.snapshot.empty()) write_result(options.snapshot, snapshot, "snapshot");
   nlohmann::json map;
   if (!snapshot.empty()) {
     map = nlohmann::json::parse(snapshot, nullptr, false);
     if (map.is_discarded())
-      throw Failure{Exit::kInternal, "INTERNAL", "The snapshot of policy '" + options.policy + "' is no JSON.",
+      throw Failure{Exit::kInternal, "INTERNAL",
+                    "The snapshot of policy '" + options.policy + "' is no JSON.",
                     "Report this to its author."};
   }
   if (!options.svg.empty())
-    write_or_fail(options.svg, draw_memory_map(map, std::filesystem::path(options.file).filename().string()), "picture");
+    write_result(options.svg, draw_memory_map(map, std::filesystem::path(options.file).filename().string()),
+                 "picture");
 
   if (output.json) {
     output.document("belay.memory-replay/1", {{"file", options.file},
@@ -248,8 +249,8 @@ Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
     return checked.finished ? Exit::kOk : Exit::kDiffers;
   }
   Table table;
-  table.row({"rows", std::to_string(trace.rows.size()) + ", " + plural(trace.pairs, "pair") + " of place and release, " +
-                         plural(trace.streams, "stream")});
+  table.row({"rows", std::to_string(trace.rows.size()) + ", " + plural(trace.pairs, "pair") +
+                         " of place and release, " + plural(trace.streams, "stream")});
   table.row({"live", std::to_string(trace.max_live) + " bytes (" + bytes_text(trace.max_live) + ") at most"});
   if (!checked.finished) {
     table.row({"capacity", "row " + std::to_string(checked.row) +
@@ -257,10 +258,11 @@ Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
                                bytes_text(setting.capacity.value_or(reserved_peak))});
   } else {
     table.row({options.min_capacity ? "capacity" : "reserved",
-               std::to_string(reserved_peak) + " bytes (" + bytes_text(reserved_peak) + "), " + fixed(ratio, 4) +
-                   " of that, in " + plural(segments, "segment")});
+               std::to_string(reserved_peak) + " bytes (" + bytes_text(reserved_peak) + "), " +
+                   fixed(ratio, 4) + " of that, in " + plural(segments, "segment")});
     table.row({"time", fixed(per_pair, 1) + " ns a pair: two calls of the policy, processor time of " +
-                           (options.threads > 1 ? "each of " + std::to_string(options.threads) + " threads" : "one thread") +
+                           (options.threads > 1 ? "each of " + std::to_string(options.threads) + " threads"
+                                                : "one thread") +
                            ", median of " + plural(times.size(), "run")});
   }
   table.row({"waits", plural(checked.waits, "wait") + " for other streams; events are reached " +
@@ -268,10 +270,10 @@ Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
                            : setting.lag                ? options.lag + " rows later"
                                                         : "at once")});
   if (full.reserved) {
-    table.row({"when most is live", bytes_text(full.in_use - full.requested) + " lost inside " +
-                                        plural(full.blocks, "block") + ", " + bytes_text(full.reserved - full.in_use) +
-                                        " between them in " + plural(full.free_blocks, "range") + ", the largest " +
-                                        bytes_text(full.largest_free)});
+    table.row({"when most is live",
+               bytes_text(full.in_use - full.requested) + " lost inside " + plural(full.blocks, "block") +
+                   ", " + bytes_text(full.reserved - full.in_use) + " between them in " +
+                   plural(full.free_blocks, "range") + ", the largest " + bytes_text(full.largest_free)});
   }
   table.row({"verified", "no block overlaps another, or was used before an event that it had to wait for"});
   output.print(table.text());
@@ -279,7 +281,8 @@ Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
     Table classes(0, {0, 1, 2});
     classes.row({"blocks up to", "used", "free"});
     for (const auto& line : map["classes"])
-      classes.row({bytes_text(line.value("bytes", uint64_t{0})), std::to_string(line.value("used", uint64_t{0})),
+      classes.row({bytes_text(line.value("bytes", uint64_t{0})),
+                   std::to_string(line.value("used", uint64_t{0})),
                    std::to_string(line.value("free", uint64_t{0}))});
     output.print("\n" + classes.text());
   }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstdio>
 #include <map>
 #include <numeric>
@@ -32,18 +31,14 @@ PlanProblem read_plan_problem(const std::string& path) {
   PlanProblem out;
   for (std::string line; lines.next(line);) {
     if (line.empty()) continue;
-    const std::vector<std::string_view> cells = cells_of(line);
+    const std::vector<std::string_view> cells = header.cells(lines, line);
     const std::string where = "Line " + std::to_string(lines.number()) + " of " + name;
-    if (cells.size() != header.columns())
-      fail_input(where + " has " + plural(cells.size(), "value") + ", want " + std::to_string(header.columns()) +
-                 ".");
     const auto number = [&](size_t at, const char* what) {
-      uint64_t value = 0;
-      const auto [end, error] = std::from_chars(cells[at].begin(), cells[at].end(), value);
-      if (error != std::errc() || end != cells[at].end())
+      const auto value = number_of<uint64_t>(cells[at]);
+      if (!value)
         fail_input(where + " has the " + what + " '" + printable(cells[at]) +
                    "', want a number from 0 to 2^64 - 1.");
-      return value;
+      return *value;
     };
     const uint64_t begin = number(lower, "lower"), end = number(upper, "upper");
     if (end < begin)
@@ -130,18 +125,6 @@ std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& o
   const double high = (kHeight - kTop - kBottom) / double(std::max<uint64_t>(peak, 1));
   const auto x = [&](uint64_t step) { return kLeft + double(step - first) * wide; };
   const auto y = [&](uint64_t offset) { return kHeight - kBottom - double(offset) * high; };
-  const auto escaped = [](const std::string& text) {
-    std::string out;
-    for (const char c : printable(text)) {
-      if (c == '<')
-        out += "&lt;";
-      else if (c == '&')
-        out += "&amp;";
-      else
-        out += c;
-    }
-    return out;
-  };
   std::string out;
   const auto add = [&](const char* format, auto... values) {
     char text[512];
@@ -151,7 +134,7 @@ std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& o
   add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
       kWidth, kHeight);
-  out += "<text x=\"" + fixed(kLeft, 0) + "\" y=\"20\" font-size=\"15\">" + escaped(title) + "</text>\n";
+  out += "<text x=\"" + fixed(kLeft, 0) + "\" y=\"20\" font-size=\"15\">" + xml_text(title) + "</text>\n";
   const std::string many = all > shown.size() ? "; the largest " + std::to_string(shown.size()) + " of " +
                                                     std::to_string(all) + " are drawn"
                                               : "";
@@ -165,7 +148,7 @@ std::string draw_plan(const PlanProblem& problem, const std::vector<uint64_t>& o
         "stroke-width=\"0.3\"><title>",
         x(life.begin), y(offsets[i] + problem.bytes[i]), double(life.end - life.begin) * wide,
         double(problem.bytes[i]) * high, unsigned(uint64_t(i) * 137 % 360));
-    out += escaped(problem.ids[i]) + ": " + std::to_string(problem.bytes[i]) + " bytes at " +
+    out += xml_text(problem.ids[i]) + ": " + std::to_string(problem.bytes[i]) + " bytes at " +
            std::to_string(offsets[i]) + ", steps " + std::to_string(life.begin) + " to " +
            std::to_string(life.end) + "</title></rect>\n";
   }

@@ -32,8 +32,9 @@ struct Reached {
   }
 };
 
-// What the policy says against what it was told, with nothing of the policy's own: blocks that live in one place, ends
-// of segments, alignment, and events that are not reached, not waited for and not of the block's timeline.
+// What the policy says against what it was told, with nothing of the policy's own: blocks that live in one
+// place, ends of segments, alignment, and events that are not reached, not waited for and not of the block's
+// timeline.
 class Checker {
  public:
   Checker(const Reservation& reservation, const Reached& reached, uint64_t rounding)
@@ -41,13 +42,16 @@ class Checker {
 
   std::string place(uint32_t slot, uint64_t bytes, uint64_t timeline, const belay_placed& out) {
     const uint64_t begin = out.offset, room = reservation_.bytes_of(out.segment);
-    const std::string name = "the block at " + std::to_string(begin) + " of segment " + std::to_string(out.segment);
-    if (bytes > room || begin > room - bytes) return name + " ends past the segment's " + std::to_string(room) + " bytes";
+    const std::string name =
+        "the block at " + std::to_string(begin) + " of segment " + std::to_string(out.segment);
+    if (bytes > room || begin > room - bytes)
+      return name + " ends past the segment's " + std::to_string(room) + " bytes";
     if (begin % kAlignment) return name + " is not aligned to " + std::to_string(kAlignment);
     auto& [live, freed] = segments_[out.segment];
     const uint64_t end = begin + std::max<uint64_t>(1, bytes);
     const auto next = live.lower_bound(begin);
-    if ((next != live.end() && next->first < end) || (next != live.begin() && std::prev(next)->second > begin))
+    if ((next != live.end() && next->first < end) ||
+        (next != live.begin() && std::prev(next)->second > begin))
       return name + " overlaps another";
     live.emplace(begin, end);
     blocks_[slot] = {out.segment, begin, end};
@@ -99,13 +103,15 @@ class Checker {
 
 Reservation::~Reservation() {
   for (uint64_t i = 0; i < bytes_.size(); ++i)
-    if (bytes_[i]) belay_status_release(policy_.table->segment_remove(policy_.object, BELAY_SEGMENT_CALLER + i));
+    if (bytes_[i])
+      belay_status_release(policy_.table->segment_remove(policy_.object, BELAY_SEGMENT_CALLER + i));
 }
 
 bool Reservation::add(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (capacity_ && (bytes > *capacity_ || reserved_ > *capacity_ - bytes)) return false;
-  check(policy_.table->segment_add(policy_.object, BELAY_SEGMENT_CALLER + bytes_.size(), bytes, BELAY_HEAP_CALLER),
+  check(policy_.table->segment_add(policy_.object, BELAY_SEGMENT_CALLER + bytes_.size(), bytes,
+                                   BELAY_HEAP_CALLER),
         Stage::kModel);
   bytes_.push_back(bytes);
   reserved_ += bytes;
@@ -118,12 +124,12 @@ void Reservation::trim() {
   std::vector<std::unique_lock<std::mutex>> no_place;
   for (Gate& gate : gates_) no_place.emplace_back(gate.mutex);
   std::vector<uint64_t> named;
-  check(policy_.table->trim(policy_.object, UINT64_MAX,
-                            [](void* user, uint64_t segment) {
-                              static_cast<std::vector<uint64_t>*>(user)->push_back(segment);
-                            },
-                            &named),
-        Stage::kModel);
+  check(
+      policy_.table->trim(
+          policy_.object, UINT64_MAX,
+          [](void* user, uint64_t segment) { static_cast<std::vector<uint64_t>*>(user)->push_back(segment); },
+          &named),
+      Stage::kModel);
   for (const uint64_t segment : named) {
     check(policy_.table->segment_remove(policy_.object, segment), Stage::kModel);
     reserved_ -= std::exchange(bytes_.at(segment - BELAY_SEGMENT_CALLER), 0);
@@ -136,18 +142,18 @@ uint64_t Reservation::bytes_of(uint64_t segment) const {
   return segment >= BELAY_SEGMENT_CALLER && index < bytes_.size() ? bytes_[index] : 0;
 }
 
-ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reservation, const ReplayOptions& options) {
+ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reservation,
+                    const ReplayOptions& options) {
   ReplayResult result;
   Reached reached;
   reached.lag = options.lag;
   reached.first_timeline = options.first_timeline;
   reached.waited.resize(trace.streams);
   Checker checker(reservation, reached, options.rounding);
-  const belay_progress asked{
-      [](void* user, belay_event event) BELAY_NOEXCEPT -> uint32_t {
-        return static_cast<const Reached*>(user)->reached(event);
-      },
-      &reached};
+  const belay_progress asked{[](void* user, belay_event event) BELAY_NOEXCEPT -> uint32_t {
+                               return static_cast<const Reached*>(user)->reached(event);
+                             },
+                             &reached};
   std::vector<uint64_t> cookies(trace.slots);
   std::vector<std::vector<belay_event>> more(trace.slots);  // uses on other streams
   std::array<belay_event, 64> waits;
@@ -158,6 +164,13 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
   belay_placed out{};
   out.hdr.struct_size = sizeof out;
   out.waits = waits.data();
+  // The row's stream has used the block up to now; of others it stays as it was.
+  const auto used = [&](const AllocTrace::Row& row, belay_event now) -> std::vector<belay_event>& {
+    std::vector<belay_event>& uses = more[row.slot];
+    std::erase_if(uses, [&](const belay_event& use) { return use.timeline == now.timeline; });
+    uses.push_back(now);
+    return uses;
+  };
   const auto ask = [&] {
     out.wait_count = waits.size();
     const auto no_trim = options.gate ? std::unique_lock(*options.gate) : std::unique_lock<std::mutex>();
@@ -223,20 +236,16 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
       const belay_event* uses = &own;
       uint64_t count = 1;
       if (row.op == Op::kReleaseUsed) {
-        std::vector<belay_event>& others = more[row.slot];
-        std::erase_if(others, [&](const belay_event& use) { return use.timeline == timeline; });
-        others.push_back(own);
-        uses = others.data();
-        count = others.size();
+        const std::vector<belay_event>& all = used(row, own);
+        uses = all.data();
+        count = all.size();
       }
       if (options.checked) checker.release(row.slot, uses, count);
       if (const belay_status raw = policy.table->release(policy.object, cookies[row.slot], uses, count))
         check(raw, Stage::kModel);
       if (row.op == Op::kReleaseUsed) more[row.slot].clear();
     } else {
-      std::vector<belay_event>& others = more[row.slot];
-      std::erase_if(others, [&](const belay_event& use) { return use.timeline == timeline; });
-      others.push_back({timeline, reached.row});
+      used(row, {timeline, reached.row});
     }
     if (options.checked && reached.row == trace.fullest && options.at_fullest) options.at_fullest();
   }

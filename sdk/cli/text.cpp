@@ -91,6 +91,19 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string xml_text(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text)) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '&')
+      out += "&amp;";
+    else
+      out += c;
+  }
+  return out;
+}
+
 std::string joined(std::span<const std::string> words, std::string_view separator) {
   std::string out;
   for (const std::string& word : words) (out += out.empty() ? "" : separator) += word;

@@ -1,7 +1,9 @@
 // Text for people: numbers with units, tables, safe printing of foreign names, and the nearest of some words.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,16 @@ std::string fixed(double value, int decimals);
 
 // Names come from files: control characters and broken UTF-8 become \xHH, so that none reaches the terminal.
 std::string printable(std::string_view text);
+// The same for XML.
+std::string xml_text(std::string_view text);
+
+// The number that the whole text is; nothing: it is none, or T does not hold it.
+template <class T>
+std::optional<T> number_of(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
 
 std::string joined(std::span<const std::string> words, std::string_view separator = ", ");
 std::string plural(uint64_t count, std::string_view noun);  // "1 node", "2 nodes"
