@@ -25,6 +25,32 @@ class Allocator {
   virtual uint64_t reserved_peak() const = 0;  // of rules that grow; else the capacity
 };
 
+// Blocks linked by address.
+template <class Node>
+class Nodes {
+ public:
+  Node& operator[](uint32_t n) { return nodes_[n]; }
+  const Node& operator[](uint32_t n) const { return nodes_[n]; }
+  uint32_t make(const Node& node) {
+    if (spare_.empty()) return nodes_.push_back(node), uint32_t(nodes_.size() - 1);
+    const uint32_t n = spare_.back();
+    spare_.pop_back();
+    nodes_[n] = node;
+    return n;
+  }
+  void join(uint32_t low, uint32_t high) {
+    nodes_[low].size += nodes_[high].size;
+    nodes_[low].after = nodes_[high].after;
+    if (nodes_[low].after != kFull) nodes_[nodes_[low].after].before = low;
+    drop(high);
+  }
+  void drop(uint32_t n) { spare_.push_back(n); }
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> spare_;
+};
+
 // Free ranges in bins, a bit for each bin; blocks linked by address and merged at once. `exponent_bits` of sub-classes
 // for each power of two. A search begins at the bin all of whose ranges are large enough.
 template <uint32_t sub_bits>
@@ -32,7 +58,7 @@ class Binned final : public Allocator {
  public:
   explicit Binned(uint64_t capacity) : capacity_(capacity) {
     heads_.fill(kFull);
-    link(make({0, capacity / kGranule, kFull, kFull, kFull, kFull, false}));
+    link(nodes_.make({0, capacity / kGranule, kFull, kFull, kFull, kFull, false}));
   }
   uint32_t place(uint64_t bytes, uint32_t) override {
     const uint64_t size = std::max<uint64_t>(1, (bytes + kGranule - 1) / kGranule);
@@ -41,7 +67,7 @@ class Binned final : public Allocator {
     const uint32_t n = heads_[bin];
     unlink(n);
     if (nodes_[n].size > size) {
-      const uint32_t rest = make({nodes_[n].begin + size, nodes_[n].size - size, n, nodes_[n].after, kFull, kFull, false});
+      const uint32_t rest = nodes_.make({nodes_[n].begin + size, nodes_[n].size - size, n, nodes_[n].after, kFull, kFull, false});
       if (nodes_[n].after != kFull) nodes_[nodes_[n].after].before = rest;
       nodes_[n].after = rest;
       nodes_[n].size = size;
@@ -54,12 +80,12 @@ class Binned final : public Allocator {
     nodes_[n].used = false;
     if (const uint32_t low = nodes_[n].before; low != kFull && !nodes_[low].used) {
       unlink(low);
-      join(low, n);
+      nodes_.join(low, n);
       n = low;
     }
     if (const uint32_t high = nodes_[n].after; high != kFull && !nodes_[high].used) {
       unlink(high);
-      join(n, high);
+      nodes_.join(n, high);
     }
     link(n);
   }
@@ -92,19 +118,6 @@ class Binned final : public Allocator {
     }
     return kFull;
   }
-  uint32_t make(const Node& node) {
-    if (spare_.empty()) return nodes_.push_back(node), uint32_t(nodes_.size() - 1);
-    const uint32_t n = spare_.back();
-    spare_.pop_back();
-    nodes_[n] = node;
-    return n;
-  }
-  void join(uint32_t low, uint32_t high) {
-    nodes_[low].size += nodes_[high].size;
-    nodes_[low].after = nodes_[high].after;
-    if (nodes_[low].after != kFull) nodes_[nodes_[low].after].before = low;
-    spare_.push_back(high);
-  }
   void link(uint32_t n) {
     const uint32_t bin = bin_below(nodes_[n].size);
     nodes_[n].left = kFull;
@@ -124,8 +137,7 @@ class Binned final : public Allocator {
     }
   }
   const uint64_t capacity_;
-  std::vector<Node> nodes_;
-  std::vector<uint32_t> spare_;
+  Nodes<Node> nodes_;
   std::array<uint32_t, kBins> heads_;
   std::array<uint64_t, kBins / 64> bits_{};
 };
@@ -232,12 +244,12 @@ class Regions : public Allocator {
     nodes_[n].used = false;
     if (const uint32_t low = nodes_[n].before; low != kFull && !nodes_[low].used) {
       set_of(low).erase({nodes_[low].size, low});
-      join(low, n);
+      nodes_.join(low, n);
       n = low;
     }
     if (const uint32_t high = nodes_[n].after; high != kFull && !nodes_[high].used) {
       set_of(high).erase({nodes_[high].size, high});
-      join(n, high);
+      nodes_.join(n, high);
     }
     set_of(n).insert({nodes_[n].size, n});
   }
@@ -256,11 +268,11 @@ class Regions : public Allocator {
     if (bytes > capacity_ - std::min(reserved_, capacity_)) return kFull;
     reserved_ += bytes;
     peak_ = std::max(peak_, reserved_);
-    return make({bytes, kFull, kFull, pool, false});
+    return nodes_.make({bytes, kFull, kFull, pool, false});
   }
   uint32_t use(uint32_t n, uint64_t size, bool split) {
     if (split) {
-      const uint32_t rest = make({nodes_[n].size - size, n, nodes_[n].after, nodes_[n].pool, false});
+      const uint32_t rest = nodes_.make({nodes_[n].size - size, n, nodes_[n].after, nodes_[n].pool, false});
       if (nodes_[n].after != kFull) nodes_[nodes_[n].after].before = rest;
       nodes_[n].after = rest;
       nodes_[n].size = size;
@@ -269,23 +281,9 @@ class Regions : public Allocator {
     nodes_[n].used = true;
     return n;
   }
-  uint32_t make(const Node& node) {
-    if (spare_.empty()) return nodes_.push_back(node), uint32_t(nodes_.size() - 1);
-    const uint32_t n = spare_.back();
-    spare_.pop_back();
-    nodes_[n] = node;
-    return n;
-  }
-  void join(uint32_t low, uint32_t high) {
-    nodes_[low].size += nodes_[high].size;
-    nodes_[low].after = nodes_[high].after;
-    if (nodes_[low].after != kFull) nodes_[nodes_[low].after].before = low;
-    spare_.push_back(high);
-  }
   const uint64_t capacity_;
   uint64_t reserved_ = 0, peak_ = 0;
-  std::vector<Node> nodes_;
-  std::vector<uint32_t> spare_;
+  Nodes<Node> nodes_;
 };
 
 // PyTorch's rules: a small and a large pool for each stream; what is empty goes back where nothing is left.
@@ -325,7 +323,7 @@ class PerStream final : public Regions {
           continue;
         }
         reserved_ -= nodes_[n].size;
-        spare_.push_back(n);
+        nodes_.drop(n);
         at = pool.erase(at);
       }
   }
