@@ -77,7 +77,6 @@ void Arena::unlink(uint32_t n) noexcept {
 }
 
 void Arena::put_last(uint32_t n) noexcept {
-  pending_ += nodes_[n].size;
   cold_[n].sooner = latest_;
   cold_[n].later = kNone;
   (latest_ == kNone ? soonest_ : cold_[latest_].later) = n;
@@ -85,7 +84,6 @@ void Arena::put_last(uint32_t n) noexcept {
 }
 
 void Arena::take_out(uint32_t n) noexcept {
-  pending_ -= nodes_[n].size;
   const Cold& x = cold_[n];
   (x.sooner == kNone ? soonest_ : cold_[x.sooner].later) = x.later;
   (x.later == kNone ? latest_ : cold_[x.later].sooner) = x.sooner;
@@ -271,7 +269,6 @@ void Arena::merge(uint32_t n) noexcept {
   if (!stays) unlink(low);
   if (y.colour != kClean)
     cold_[low].value = x.colour == kClean ? cold_[n].value : std::max(cold_[low].value, cold_[n].value);
-  if (stays && colour != kClean) pending_ += y.size;
   x.colour = colour;
   x.size += y.size;
   x.after = y.after;
@@ -379,10 +376,7 @@ uint32_t Arena::split(uint32_t n, uint32_t size) noexcept {
   const uint32_t low = new_node();
   Node &x = nodes_[n], &y = nodes_[low];
   const bool stays = class_of(x.size) == class_of(x.size - size);
-  if (!stays)
-    unlink(n);
-  else if (x.colour != kClean)
-    pending_ -= size;
+  if (!stays) unlink(n);
   y.begin = x.begin;
   y.size = size;
   y.before = x.before;
@@ -411,10 +405,7 @@ uint32_t Arena::split_high(uint32_t n, uint32_t size) noexcept {
   const uint32_t high = new_node();
   Node &x = nodes_[n], &y = nodes_[high];
   const bool stays = class_of(x.size) == class_of(x.size - size);
-  if (!stays)
-    unlink(n);
-  else if (x.colour != kClean)
-    pending_ -= size;
+  if (!stays) unlink(n);
   x.size -= size;
   y.begin = x.begin + x.size;
   y.size = size;

@@ -47,7 +47,6 @@ class Arena {
     uint64_t bytes, timeline, owner;
     const belay_progress* progress;
     std::span<belay_event> waits;  // room
-    bool may_wait = false;         // although there is room without
   };
   struct Found {
     uint32_t node = kNone;  // kNone: nothing fits
@@ -219,7 +218,6 @@ class Arena {
   uint32_t spares_ = 0;
   uint32_t soonest_ = kNone, latest_ = kNone;  // of what is listed and not clean
   uint64_t resting_granules_ = 0;
-  uint64_t pending_ = 0;    // granules of what is listed and not clean
   uint64_t rest_most_ = 0;  // granules
   Totals totals_;
   uint64_t reserved_ = 0, segment_count_ = 0;

@@ -30,12 +30,12 @@ Status Options::check() const {
   BELAY_TRY(power("alignment", alignment));
   if (hard_limit && soft_limit > hard_limit)
     return {Code::kInvalidArgument, "soft_limit is " + std::to_string(soft_limit) +
-                                        ", want no more than hard_limit, which is " + std::to_string(hard_limit) +
-                                        "."};
+                                        ", want no more than hard_limit, which is " +
+                                        std::to_string(hard_limit) + "."};
   if (hard_limit && hard_limit < block_size)
     return {Code::kInvalidArgument, "hard_limit is " + std::to_string(hard_limit) +
-                                        ", want at least one block of block_size " + std::to_string(block_size) +
-                                        ", or 0 for none."};
+                                        ", want at least one block of block_size " +
+                                        std::to_string(block_size) + ", or 0 for none."};
   return {};
 }
 
@@ -46,16 +46,15 @@ Pool::Pool(const Options& options)
       granule_(options.block_size),
       alignment_(options.alignment),
       most_bytes_(uint64_t{UINT32_MAX} << shift_),
-      heaps_(new std::atomic<Heap*>[kMostHeaps]{}) {}
+      heaps_(new std::atomic<Heap*>[kMostHeaps] {}) {}
 
 Result<Pool::Heap*> Pool::make_heap(uint64_t id) {
   std::lock_guard lock(making_);
   if (Heap* const heap = find(id)) return heap;
   const uint32_t index = heap_count_.load(std::memory_order_relaxed);
   if (index == kMostHeaps)
-    return Status(Code::kResourceExhausted,
-                  "Heap " + std::to_string(id) + " is one more than the " + std::to_string(kMostHeaps) +
-                      " that a pool has room for.");
+    return Status(Code::kResourceExhausted, "Heap " + std::to_string(id) + " is one more than the " +
+                                                std::to_string(kMostHeaps) + " that a pool has room for.");
   owned_.push_back(std::make_unique<Heap>(id, index, shift_, rest_shift_));
   heaps_[index].store(owned_.back().get(), std::memory_order_release);
   heap_count_.store(index + 1, std::memory_order_release);
@@ -68,17 +67,21 @@ Status Pool::place(const belay_place_req& req, belay_placed& out) {
     BELAY_ASSIGN(heap, make_heap(req.heap));
   }
   Arena::Request wanted;
-  if (!ask(*heap, req, out, wanted))
+  if (!ask(req, out, wanted))
     return {Code::kDeclined, "The pool places up to " + std::to_string(most_bytes_) + " bytes (block_size " +
                                  std::to_string(granule_) + ") aligned to at most " +
                                  std::to_string(BELAY_SEGMENT_ALIGNMENT) + "; this is " +
-                                 std::to_string(req.bytes) + " bytes aligned to " + std::to_string(req.align) + "."};
+                                 std::to_string(req.bytes) + " bytes aligned to " +
+                                 std::to_string(req.align) + "."};
   const Gate::Pass pass(heap->gate);
   Arena::Found found = heap->arena.take(wanted);
   if (found.node == kNone) {
     const uint64_t reserved = reserved_.load(std::memory_order_relaxed) + (uint64_t{wanted.size} << shift_);
     const auto past = [&](uint64_t limit) { return limit && reserved > limit; };
-    if (!wanted.may_wait && !past(options_.soft_limit) && !past(options_.hard_limit)) wanted.waits = {};
+    // Whoever waits on the host would stand still: only where there is nothing else.
+    const bool may_wait =
+        (options_.wait_first && req.timeline) || req.hdr.flags & BELAY_PLACE_SHORT || heap->starved;
+    if (!may_wait && !past(options_.soft_limit) && !past(options_.hard_limit)) wanted.waits = {};
     found = heap->arena.take_run(wanted);
   }
   if (found.node == kNone) return grow(*heap, uint64_t{wanted.size} << shift_, out);
@@ -102,8 +105,8 @@ Status Pool::grow(Heap& heap, uint64_t bytes, belay_placed& out) {
       exhausted_.fetch_add(1, std::memory_order_relaxed);
       const uint64_t in_use = heap.arena.totals().in_use << shift_;
       return {Code::kResourceExhausted,
-              "The pool has no place for " + std::to_string(bytes) + " bytes: of heap " + std::to_string(heap.id) +
-                  " " + std::to_string(in_use) + " of " + std::to_string(own) +
+              "The pool has no place for " + std::to_string(bytes) + " bytes: of heap " +
+                  std::to_string(heap.id) + " " + std::to_string(in_use) + " of " + std::to_string(own) +
                   " bytes are in use, and hard_limit, " + std::to_string(options_.hard_limit) + ", leaves " +
                   std::to_string(left) + " to grow by; raise it or use less."};
     }
@@ -121,16 +124,16 @@ Status Pool::release(uint64_t cookie, const belay_event* uses, uint64_t count) {
   }
   char text[32];
   std::snprintf(text, sizeof text, "0x%" PRIx64, cookie);
-  return {Code::kNotFound,
-          "No block of the pool has the cookie " + std::string(text) + "; it is not one, or was released already."};
+  return {Code::kNotFound, "No block of the pool has the cookie " + std::string(text) +
+                               "; it is not one, or was released already."};
 }
 
 Status Pool::add_segment(uint64_t segment, uint64_t bytes, uint64_t id) {
   const uint64_t granules = bytes >> shift_;
   const std::string what = "Segment " + std::to_string(segment) + " of " + std::to_string(bytes) + " bytes";
   if (granules == 0)
-    return {Code::kInvalidArgument, what + " is smaller than a block; want at least block_size, " +
-                                        std::to_string(granule_) + "."};
+    return {Code::kInvalidArgument,
+            what + " is smaller than a block; want at least block_size, " + std::to_string(granule_) + "."};
   if (granules > UINT32_MAX)
     return {Code::kOutOfRange,
             what + " is larger than block_size counts: want at most " + std::to_string(most_bytes_) + "."};
@@ -242,8 +245,12 @@ void Pool::snapshot(belay_sink json) const {
         Count& count = classes[std::bit_ceil(block->bytes)];
         ++(used ? count.used : count.free);
         text += std::exchange(first, false) ? "" : ", ";
-        text += "{\"offset\": " + std::to_string(block->offset) + ", \"bytes\": " + std::to_string(block->bytes) +
-                ", \"state\": \"" + (used ? "used" : block->pending ? "pending" : "free") + "\"";
+        text += "{\"offset\": " + std::to_string(block->offset) +
+                ", \"bytes\": " + std::to_string(block->bytes) + ", \"state\": \"" +
+                (used             ? "used"
+                 : block->pending ? "pending"
+                                  : "free") +
+                "\"";
         if (used)
           text += ", \"requested\": " + std::to_string(block->requested) +
                   ", \"owner\": " + std::to_string(block->owner);

@@ -27,7 +27,7 @@ class Pool {
   bool place_at_once(const belay_place_req& req, belay_placed& out) noexcept {
     Heap* const heap = find(req.heap);
     Arena::Request wanted;
-    if (!heap || !ask(*heap, req, out, wanted)) return false;
+    if (!heap || !ask(req, out, wanted)) return false;
     const Gate::Pass pass(heap->gate);
     const uint32_t n = heap->arena.take_resting(wanted);
     if (n == kNone) return false;
@@ -82,8 +82,7 @@ class Pool {
     return nullptr;
   }
   // False: it is of no size that can be.
-  bool ask(const Heap& heap, const belay_place_req& req, const belay_placed& out,
-           Arena::Request& wanted) const noexcept {
+  bool ask(const belay_place_req& req, const belay_placed& out, Arena::Request& wanted) const noexcept {
     if (req.bytes > most_bytes_) return false;
     wanted.size = uint32_t((req.bytes + granule_ - 1) >> shift_);
     if (wanted.size == 0) wanted.size = 1;
@@ -95,9 +94,6 @@ class Pool {
     wanted.owner = req.owner;
     wanted.progress = req.progress;
     wanted.waits = {out.waits, out.waits ? out.wait_count : 0};
-    // Whoever waits on the host would stand still: only where there is nothing else.
-    wanted.may_wait = (options_.wait_first && req.timeline) || req.hdr.flags & BELAY_PLACE_SHORT ||
-                      heap.starved.load(std::memory_order_relaxed);
     return true;
   }
   void answer(Heap& heap, Arena::Found found, belay_placed& out) const noexcept {
