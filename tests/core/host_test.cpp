@@ -1,5 +1,6 @@
 #include "core/base/slot_call.h"
 #include "core/base/status_table.h"
+#include "fakes/fork.h"
 #include "test_host.h"
 
 #include <fcntl.h>
@@ -312,7 +313,7 @@ TEST(HostTest, InAForkedChildEveryCallFailsAndNamesTheCreator) {
   ASSERT_TRUE(test.host->start().ok());
   auto lease = test.host->acquire("test.counter/1:a");
   ASSERT_TRUE(test.host->executor().post(table_of(&test.host->table()).tasks, [] {}).ok());
-  const pid_t parent = getpid(), child = fork();
+  const pid_t parent = getpid(), child = belay::testing::fork_at_rest();
   if (child == 0) {
     const Status status = test.host->acquire("test.counter/1:a").status();
     const bool named = status.code() == Code::kFailedPrecondition &&

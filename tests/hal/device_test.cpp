@@ -1,3 +1,4 @@
+#include "fakes/fork.h"
 #include "hal_fixture.h"
 
 #include "core/base/last_error.h"
@@ -223,7 +224,7 @@ TEST_F(DeviceTest, InAForkedChildEveryCallNamesTheProcessAndDestroyDoesNothing) 
   const std::string creator = "process " + std::to_string(getpid());
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
-  const pid_t child = fork();
+  const pid_t child = belay::testing::fork_at_rest();
   if (child == 0) {
     int wrong = 0;
     const auto expect = [&](const Status& status) {

@@ -1,4 +1,6 @@
 // Models through the hosting API, with the plugins that a user gets.
+#include "fakes/fork.h"
+
 #include <belay/runtime.hpp>
 
 #include <gmock/gmock.h>
@@ -221,7 +223,7 @@ TEST_F(ModelsTest, InAChildModelsNameTheProcessThatMadeThem) {
   const auto model = runtime_.load(kDigits);
   belay::Context context = model->context().value();
   const std::string creator = "process " + std::to_string(getpid());
-  const pid_t child = fork();
+  const pid_t child = belay::testing::fork_at_rest();
   if (child == 0) {
     const Status run = context.run(), made = model->context().status();
     belay_context_destroy(context.get());

@@ -1,5 +1,7 @@
 // Single operators, tensors with strides and reserved memory on the CPU device, with the plugins that a user
 // gets.
+#include "fakes/fork.h"
+
 #include <belay/operator.hpp>
 
 #include <gmock/gmock.h>
@@ -253,7 +255,7 @@ TEST_F(OperatorsTest, HandlesAreChecked) {
             Code::kInvalidArgument);
   EXPECT_EQ(belay::last_error().code(), Code::kInvalidArgument);
   EXPECT_TRUE(Operator("Neg").prepare(runtime_, device_, in, out).ok());
-  const pid_t child = fork();
+  const pid_t child = belay::testing::fork_at_rest();
   if (child == 0) {
     const Status status = Operator("Neg").run(runtime_, stream_, in, out).status();
     _exit(status.code() == Code::kFailedPrecondition ? 0 : 1);

@@ -1,4 +1,6 @@
 // A runtime with the null driver: devices through the C++ API, configurations, life and death, fork.
+#include "fakes/fork.h"
+
 #include <belay/runtime.hpp>
 
 #include <gmock/gmock.h>
@@ -333,7 +335,7 @@ TEST(LifeTest, AChildMakesItsOwnRuntimeAndLeavesItsParentsAlone) {
   belay::Device device = runtime.default_device().value();
   belay::Stream stream = device.stream().value();
   const std::string creator = "process " + std::to_string(getpid());
-  const pid_t child = fork();
+  const pid_t child = belay::testing::fork_at_rest();
   if (child == 0) {
     int wrong = 0;
     const auto refused = [&](const Status& status) {

@@ -36,7 +36,10 @@ class EngineHost : public FakeHost {
   std::atomic<uint64_t> plans{0};         // of memory
   // Two nodes of a program that may run at once and use the same bytes, one of them writing, or of which the
   // first waits for the second; empty: none so far.
-  const std::string& races() const { return races_; }
+  std::string races() {
+    std::lock_guard lock(races_mutex_);
+    return races_;
+  }
   // Completions wait for `release`.
   std::atomic<bool> hold{false};
   void release() {
@@ -307,7 +310,10 @@ class EngineHost : public FakeHost {
         program->nodes.push_back({req->nodes[i]->kernel,
                                   {req->nodes[i]->args, req->nodes[i]->args + req->nodes[i]->arg_count},
                                   to_string(req->nodes[i]->name)});
-      if (of(h).races_.empty()) of(h).races_ = race_of(*program);
+      if (std::string races = race_of(*program); !races.empty()) {
+        std::lock_guard lock(of(h).races_mutex_);
+        if (of(h).races_.empty()) of(h).races_ = std::move(races);
+      }
       *out = program;
       of(h).live_.fetch_add(1);
       return BELAY_OK;
@@ -329,7 +335,7 @@ class EngineHost : public FakeHost {
   belay_hal_vt table_{};
   belay_obj device_{};
   std::atomic<uint64_t> live_{0};
-  std::mutex heaps_mutex_, held_mutex_;
+  std::mutex heaps_mutex_, held_mutex_, races_mutex_;
   std::vector<std::pair<belay_completion, belay_status>> held_;
 };
 

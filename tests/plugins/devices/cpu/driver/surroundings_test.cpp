@@ -1,5 +1,6 @@
 // What stands around operations while they run: the thread's stack, rounding and cancellation, scratch, outputs; and the
 // ends of streams and processes.
+#include "fakes/fork.h"
 #include "fixture.h"
 
 #include <cfenv>
@@ -216,7 +217,7 @@ TEST_F(SurroundingsTest, AChildAfterForkIsRefusedAndTheParentGoesOn) {
   ASSERT_TRUE(s.launch(nothing).ok());
   ASSERT_TRUE(s.flush().ok());  // there are threads
   const pid_t parent = getpid();
-  const pid_t child = fork();
+  const pid_t child = belay::testing::fork_at_rest();
   ASSERT_GE(child, 0);
   if (child == 0) {
     const auto refused = [&](const Status& status) {
