@@ -3,7 +3,6 @@
 #include "core/base/status_catalogue.h"
 #include "core/base/status_table.h"
 #include "core/base/text.h"
-#include "core/config/value.h"
 #include "core/host_slots.h"
 
 #include <chrono>
@@ -106,20 +105,6 @@ Status Host::check_needed() {
     if (!status.ok()) errors += (errors.empty() ? "" : "\n") + status.message();
   }
   return errors.empty() ? Status() : Status(Code::kInvalidArgument, errors);
-}
-
-std::string Host::example() const {
-  std::string text;
-  for (const Field& table : schema_.tables())
-    if (!table.members.empty())
-      text += (table.doc.empty() ? "" : "# " + table.doc + "\n") + example_of(table.key, table.members);
-  for (const FoundPlugin& plugin : plugins_->catalog().plugins()) {
-    const Manifest& manifest = plugin.manifest;
-    if (manifest.fields.empty() || plugins_->catalog().find(manifest.id) != &plugin) continue;
-    text += "# " + (manifest.doc.empty() ? manifest.keys() : manifest.doc) + "\n" +
-            example_of("plugin." + print_key(manifest.id) + ".config", manifest.fields);
-  }
-  return text;
 }
 
 Host::~Host() {

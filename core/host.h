@@ -101,8 +101,6 @@ class Host {
   // Adds a plugin that the configuration does not name: by key "belay.driver/1:cpu", kind or id. Its
   // configuration is checked now. NOT_FOUND, INVALID_ARGUMENT; `why` begins the message. Before start().
   Status need(std::string_view requirement, const std::string& why);
-  // A commented TOML example of every key of the schema and of the plugins found.
-  std::string example() const;
 
   // Loads, opens and starts the plugins that the configuration names and what they require. What can be
   // started is, and the host works with it; the status is that of the first plugin that failed and is not

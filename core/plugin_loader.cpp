@@ -85,6 +85,14 @@ struct PluginLoader::State {
   bool may_end(const Plugin& plugin) const {
     return running(plugin) || (plugin.state == PluginState::kZombie && !plugin.stuck);
   }
+  // What is needed and runs or has not been tried.
+  std::vector<const Manifest*> wanted() const {
+    std::vector<const Manifest*> all;
+    for (const auto& [id, plugin] : plugins)
+      if (plugin->needed && (plugin->state == PluginState::kFound || running(*plugin)))
+        all.push_back(&plugin->manifest());
+    return all;
+  }
   bool running(const Plugin& plugin) const {
     return plugin.state == PluginState::kActive || plugin.state == PluginState::kOpen;
   }
@@ -123,19 +131,39 @@ struct PluginLoader::State {
     return Nanoseconds(host.config().get("runtime.init_deadline").as_int());
   }
 
+  Value setting(const Plugin& plugin, const char* key) const {
+    return host.config().get("plugin.\"" + plugin.manifest().id + "\"." + key);
+  }
+  bool optional(const Plugin& plugin) const { return setting(plugin, "optional").as_bool(); }
+  std::vector<std::string> use_of(const Plugin& plugin) const {
+    const Value listed = setting(plugin, "use");
+    std::vector<std::string> use;
+    for (uint64_t i = 0; i < listed.count(); ++i) use.emplace_back(listed.at(i).as_string());
+    return use;
+  }
+  // `keys`: what the plugin offers.
+  Status check_use(const Plugin& plugin, const std::vector<std::string>& use,
+                   const std::vector<std::string>& keys) const {
+    for (const std::string& key : use)
+      if (std::find(keys.begin(), keys.end(), key) == keys.end())
+        return {Code::kInvalidArgument,
+                "config " + host.config().where("plugin.\"" + plugin.manifest().id + "\".use") + ": plugin " +
+                    quote(plugin.id()) + " offers no " + quote(key) + did_you_mean(key, keys) +
+                    " (it offers " + joined(keys) + ")"};
+    return {};
+  }
+
   Status open(Plugin& plugin) {
     if (!plugin.found->refused.ok()) return plugin.found->refused;
     plugin.table = &host.table_for(plugin.manifest().id);
     plugin.table->tasks.closed = false;
-    const Value listed = host.config().get("plugin.\"" + plugin.manifest().id + "\".use");
-    std::vector<std::string> use;
-    for (uint64_t i = 0; i < listed.count(); ++i) use.emplace_back(listed.at(i).as_string());
+    const std::vector<std::string> use = use_of(plugin);
     const auto opening = std::make_shared<PluginOpening>(*plugin.found, *plugin.table,
                                                          host.config().plugin_config(plugin.id()));
     set(plugin, PluginState::kLoaded);
     const Nanoseconds deadline = init_deadline();
     if (!bounded(plugin, "open", deadline,
-                 [opening, use, all = !listed.set()] { opening->run(all ? nullptr : &use); }))
+                 [opening, use, all = !setting(plugin, "use").set()] { opening->run(all ? nullptr : &use); }))
       return stuck(plugin, "open", deadline);
     plugin.library = opening->library;
     report_changes(plugin, "loading", opening->changes);
@@ -174,12 +202,7 @@ struct PluginLoader::State {
       service.reason = printable(scored.reason);
       services.push_back(std::move(service));
     }
-    for (const std::string& key : use)
-      if (std::find(keys.begin(), keys.end(), key) == keys.end())
-        return {Code::kInvalidArgument,
-                "config " + host.config().where("plugin.\"" + plugin.manifest().id + "\".use") + ": plugin " +
-                    quote(plugin.id()) + " offers no " + quote(key) + did_you_mean(key, keys) +
-                    " (it offers " + joined(keys) + ")"};
+    BELAY_TRY(check_use(plugin, use, keys));
     BELAY_TRY(host.services().add(std::move(services)));
     host.objects().offer(plugin.manifest().id, plugin.ctx);
     return {};
@@ -235,22 +258,12 @@ struct PluginLoader::State {
       host.log().warning("core", "plugin " + quote(plugin.id()) + " leaves behind " + joined(left) + ".");
   }
 
-  Status check_requirements(const Manifest& manifest, const std::vector<const Manifest*>& wanted) {
-    const std::string who = "plugin " + quote(manifest.id) + " refused: ";
-    for (const std::string& requirement : all_requirements(manifest)) {
-      if (requirement.starts_with("belay.host.") && !host.service(requirement))
-        return {Code::kUnimplemented,
-                who + "this host has no service " + quote(requirement) + " - install a newer host"};
-      const Plugin* failed = nullptr;
-      bool there = offers(manifest, requirement);
-      for (const Manifest* other : wanted)
-        if (const Plugin& plugin = *plugins.find(other->id)->second; offers(*other, requirement))
-          running(plugin) ? void(there = true) : void(failed = &plugin);
-      if (failed && !there)
-        return {Code::kFailedPrecondition, who + "it requires " + quote(requirement) + ", and plugin " +
-                                               quote(failed->id()) + " failed: " + failed->reason};
-    }
-    return {};
+  // `failure(id)`: why that plugin cannot be built on; empty where it can.
+  template <class Failure>
+  Status requirements(const Manifest& manifest, const std::vector<const Manifest*>& wanted,
+                      Failure&& failure) const {
+    return check_requirements(
+        manifest, wanted, [&](std::string_view id) { return host.service(id) != nullptr; }, failure);
   }
 
   // Ends a plugin that is open but did not start; what stands in its way is logged.
@@ -342,30 +355,53 @@ Status PluginLoader::need(std::string_view requirement, const std::string& why) 
   return {};
 }
 
+Status PluginLoader::check() const {
+  const State& state = *state_;
+  const std::vector<const Manifest*> wanted = state.wanted();
+  const PluginOrder order = order_plugins(wanted);
+  std::map<std::string, std::string> failed;  // by id
+  Status all;
+  const auto note = [&](const std::string& id, const Status& status) {
+    if (status.ok()) return;
+    failed.emplace(id, status.message());
+    if (state.optional(*state.plugins.find(id)->second)) return;
+    all = all.ok() ? status : Status(all.code(), all.message() + "\n" + status.message());
+  };
+  for (const auto& [id, refused] : order.cycles) note(id, refused);
+  for (const std::string& id : order.order) {
+    const Plugin& plugin = *state.plugins.find(id)->second;
+    std::vector<std::string> keys;
+    for (const ManifestComponent& component : plugin.manifest().components) keys.push_back(component.key());
+    Status status = state.requirements(plugin.manifest(), wanted,
+                                       [&](const std::string& other) { return failed[other]; });
+    if (status.ok()) status = plugin.found->refused;
+    if (status.ok()) status = state.check_use(plugin, state.use_of(plugin), keys);
+    note(id, status);
+  }
+  return all;
+}
+
 Status PluginLoader::load() {
   State& state = *state_;
   BELAY_TRY(state.host.check_process());
   std::lock_guard work(state.work);
-  std::vector<const Manifest*> wanted;
-  for (auto& [id, plugin] : state.plugins)
-    if (plugin->needed && (plugin->state == PluginState::kFound || state.running(*plugin)))
-      wanted.push_back(&plugin->manifest());
+  const std::vector<const Manifest*> wanted = state.wanted();
   const PluginOrder order = order_plugins(wanted);
   Status first;
   const auto note = [&](Plugin& plugin, Status status) {
     if (status.ok()) return;
     if (plugin.state != PluginState::kZombie) status = state.fail(plugin, std::move(status));
-    if (first.ok() && !state.host.config().get("plugin.\"" + plugin.manifest().id + "\".optional").as_bool())
-      first = status;
+    if (first.ok() && !state.optional(plugin)) first = status;
   };
   const auto plugin_of_id = [&](const std::string& id) -> Plugin& { return *state.plugins.find(id)->second; };
-  for (const auto& [id, cycle] : order.cycles)
-    note(plugin_of_id(id),
-         {Code::kInvalidArgument, "plugin " + quote(id) + " refused: requirements go in a circle: " + cycle});
+  for (const auto& [id, refused] : order.cycles) note(plugin_of_id(id), refused);
   for (const std::string& id : order.order) {
     Plugin& plugin = plugin_of_id(id);
     if (plugin.state != PluginState::kFound) continue;
-    Status status = state.check_requirements(plugin.manifest(), wanted);
+    Status status = state.requirements(plugin.manifest(), wanted, [&](const std::string& id_of_other) {
+      const Plugin& other = plugin_of_id(id_of_other);
+      return state.running(other) ? "" : other.reason.empty() ? name_of(other.state) : other.reason;
+    });
     note(plugin, status.ok() ? state.open(plugin) : status);
   }
   const std::vector<Plugin*> opened = state.opened;

@@ -53,6 +53,8 @@ class PluginLoader {
   // requires. NOT_FOUND names the nearest and where was looked; `why` begins the message. Before load().
   Status need(std::string_view requirement, const std::string& why);
   std::set<std::string> needed() const;  // ids
+  // What load() would say of the needed plugins before it runs any of their code, all of it at once.
+  Status check() const;
   // Loads, opens and starts what is needed and not running yet, with what that requires. Everything that can
   // be loaded is; the status is that of the first failure.
   Status load();

@@ -143,10 +143,6 @@ Result<NamedObject> Runtime::acquire(std::string_view key) {
 Status Runtime::acquire_all(std::string_view kind, std::string_view path, std::vector<NamedObject>& into) {
   const Value list = host_->config().get(path);
   for (uint64_t i = 0; i < list.count(); ++i) {
-    for (uint64_t k = 0; k < i; ++k)
-      if (list.at(k).as_string() == list.at(i).as_string())
-        return {Code::kInvalidArgument, std::string(path) + " names '" + std::string(list.at(i).as_string()) +
-                                            "' twice, " + host_->config().where(path) + "; once is enough."};
     BELAY_ASSIGN(NamedObject object, acquire(std::string(kind) + ":" + std::string(list.at(i).as_string())));
     into.push_back(std::move(object));
   }
@@ -263,6 +259,10 @@ Status Runtime::explain(std::string_view kind, belay_sink text) {
 
 Status check_config(const RuntimeRequest& request, belay_sink effective) {
   BELAY_ASSIGN(std::unique_ptr<core::Host> host, make_host(request));
+  // What plugins may require of a runtime's host.
+  BELAY_TRY(host->add_service(BELAY_HOST_HAL, &hal_table()));
+  BELAY_TRY(core::Services::offer(*host));
+  BELAY_TRY(host->plugins().check());
   const core::Config& config = host->config();
   std::string lacks;
   const auto want = [&](bool there, const char* what) {
@@ -284,13 +284,15 @@ Status check_config(const RuntimeRequest& request, belay_sink effective) {
 
 Status config_example(const RuntimeRequest& request, belay_sink text) {
   const core::Schema schema = runtime_schema();
+  const auto headed = [](const std::string& doc) { return doc.empty() ? "" : "# " + doc + "\n"; };
   for (const core::Field& table : schema.tables())
-    write(text, core::example_of(table.key, table.members) + "\n");
+    write(text, headed(table.doc) + core::example_of(table.key, table.members) + "\n");
   BELAY_ASSIGN(std::vector<core::PluginInfo> plugins, find_plugins(request));
   for (const core::PluginInfo& plugin : plugins) {
     const Result<core::Manifest> manifest = core::parse_manifest(plugin.file, plugin.manifest);
     if (!manifest.ok() || manifest->fields.empty()) continue;
-    write(text, core::example_of("plugin." + plugin.id + ".config", manifest->fields) + "\n");
+    write(text, headed(manifest->doc) +
+                    core::example_of("plugin." + plugin.id + ".config", manifest->fields) + "\n");
   }
   return {};
 }

@@ -7,10 +7,20 @@
 #include "core/config/value.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
+#include <set>
 
 namespace belay::core {
 namespace {
+
+// Digits that no int64_t holds.
+bool too_large(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc::result_out_of_range && end == text.data() + text.size();
+}
 
 // What a field wants, for messages and examples: "a size such as \"64MiB\"".
 const char* want_of(FieldType type) {
@@ -27,21 +37,34 @@ const char* want_of(FieldType type) {
   return kWants[size_t(type)];
 }
 
+// One end of what a field may be.
+std::string print_limit(const Field& field, double value) {
+  // Beyond what numbers of a configuration can be.
+  const int64_t whole =
+      value >= 0x1p63 ? std::numeric_limits<int64_t>::max() : int64_t(std::max(value, -0x1p63));
+  if (field.type == FieldType::kSize) return print_size(whole);
+  if (field.type == FieldType::kDuration) return print_duration(whole);
+  if (field.type == FieldType::kInt) return std::to_string(whole);
+  std::string text = std::to_string(value);  // "0.500000"
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
 std::string range_of(const Field& field) {
-  const auto print = [&](double value) {
-    if (field.type == FieldType::kSize) return print_size(int64_t(value));
-    if (field.type == FieldType::kDuration) return print_duration(int64_t(value));
-    std::string text = std::to_string(value);  // "4096.000000"
-    text.erase(text.find_last_not_of('0') + 1);
-    if (text.ends_with('.')) text.pop_back();
-    return text;
-  };
+  const auto print = [&](double value) { return print_limit(field, value); };
   const std::string unit = field.unit.empty() ? "" : " " + field.unit;
   if (std::isfinite(field.min) && std::isfinite(field.max))
     return print(field.min) + " to " + print(field.max) + unit;
   if (std::isfinite(field.min)) return print(field.min) + " or more" + unit;
   if (std::isfinite(field.max)) return print(field.max) + " or less" + unit;
   return "";
+}
+
+// The same for what is too large for any field: both ends, those of 64 bits where the field has none.
+std::string whole_range(const Field& field) {
+  const double least = field.type == FieldType::kInt ? field.min : std::max(field.min, 0.0);
+  return print_limit(field, least) + " to " + print_limit(field, field.max);
 }
 
 class Checker {
@@ -125,6 +148,7 @@ class Checker {
           member.node->secret = node.secret;
           text(*member.node, field, what);
         }
+        if (!field.names_kind.empty()) once_each(node, field, what);
         return;
       case FieldType::kTable:
         if (node.type != BELAY_VALUE_TABLE) return wrong(node, field, what, want_of(field.type));
@@ -146,8 +170,12 @@ class Checker {
     const bool size = field.type == FieldType::kSize, plain = field.type == FieldType::kInt;
     if (!plain && node.type == BELAY_VALUE_STRING) {
       const Result<int64_t> parsed = size ? parse_size(node.text) : parse_duration(node.text);
-      if (!parsed.ok()) return wrong(node, field, what, want_of(field.type));
+      if (!parsed.ok())
+        return wrong(node, field, what,
+                     parsed.status().code() == Code::kOutOfRange ? whole_range(field) : want_of(field.type));
       node.type = BELAY_VALUE_INT, node.integer = *parsed, node.text.clear();
+    } else if (plain && node.type == BELAY_VALUE_STRING && too_large(node.text)) {  // of an assignment
+      return wrong(node, field, what, whole_range(field));
     } else if (node.type != BELAY_VALUE_INT || (!plain && !size && node.integer != 0)) {
       return wrong(node, field, what, want_of(field.type));  // a duration without unit would be a guess
     }
@@ -155,6 +183,14 @@ class Checker {
     if (!(double(node.integer) >= std::max(field.min, plain ? field.min : 0.0) &&
           double(node.integer) <= field.max))
       wrong(node, field, what, range_or(field));
+  }
+
+  void once_each(const Node& list, const Field& field, const std::string& what) {
+    std::set<std::string_view> seen, told;
+    for (const Node::Member& member : list.members)
+      if (const std::string& name = member.node->text; !seen.insert(name).second && told.insert(name).second)
+        fail(member.node->origin,
+             "key " + quote(field.key) + " of " + what + " names " + quote(name) + " twice - once is enough");
   }
 
   void text(const Node& node, const Field& field, const std::string& what) {

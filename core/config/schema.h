@@ -46,8 +46,8 @@ struct Field {
   std::vector<std::string> choices = {};  // of a string, or of each string of a list
   std::string unit = {};
   // The strings name components of this kind ("belay.memory-policy/1"; what follows a ':' in them is
-  // ignored), so a configuration that says them needs their plugins. `choices` are then further words, such
-  // as "auto".
+  // ignored), each once in a list, so a configuration that says them needs their plugins. `choices` are then
+  // further words, such as "auto".
   std::string names_kind = {};
   std::vector<Field> members = {};  // of a table, or of each table of a list
 };

@@ -2,8 +2,10 @@
 
 #include "core/base/text.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
 
 namespace belay::core {
@@ -19,17 +21,29 @@ constexpr UnitName kSizes[] = {{"TiB", 1ll << 40}, {"GiB", 1ll << 30},    {"MiB"
 constexpr UnitName kDurations[] = {{"h", 3600000000000}, {"min", 60000000000}, {"s", 1000000000},
                                    {"ms", 1000000},      {"us", 1000},         {"ns", 1}};
 
+constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+
 template <size_t n>
 Result<int64_t> parse_unit(std::string_view text, const UnitName (&units)[n], const char* want) {
   double number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  std::string_view unit = text.substr(size_t(end - text.data()));
+  const char* const begin = text.data();
+  const auto [end, error] = std::from_chars(begin, begin + text.size(), number, std::chars_format::fixed);
+  std::string_view unit = text.substr(size_t(end - begin));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
-  if (error == std::errc() && number == 0 && unit.empty()) return 0;
-  for (const UnitName& known : units)
-    if (error == std::errc() && unit == known.name && number >= 0 && number * double(known.factor) < 9.2e18)
-      return std::llround(number * double(known.factor));
+  const bool read = error == std::errc() && number >= 0;
+  if (read && number == 0 && unit.empty()) return 0;
+  const auto known = std::find_if(units, units + n, [&](const UnitName& one) { return one.name == unit; });
+  uint64_t whole = 0;
+  const auto digits = std::from_chars(begin, end, whole);
+  const bool exact = digits.ptr == end && digits.ec == std::errc();
+  // What is too large is that without a unit too.
+  if (read && (known != units + n || unit.empty())) {
+    const uint64_t factor = known != units + n ? uint64_t(known->factor) : 1;
+    if (exact ? whole > kMost / factor : number * double(factor) >= 0x1p63)
+      return Status(Code::kOutOfRange, quote(text) + " is more than " + std::to_string(kMost) +
+                                           std::string(units[n - 1].name) + ", the largest " + want);
+    if (!unit.empty()) return exact ? int64_t(whole * factor) : std::llround(number * double(factor));
+  }
   return Status(Code::kInvalidArgument, quote(text) + " is no " + want);
 }
 
@@ -43,12 +57,8 @@ std::string print_unit(int64_t value, const UnitName (&units)[n]) {
 
 }  // namespace
 
-Result<int64_t> parse_size(std::string_view text) {
-  return parse_unit(text, kSizes, "size, want e.g. \"64MiB\"");
-}
-Result<int64_t> parse_duration(std::string_view text) {
-  return parse_unit(text, kDurations, "duration, want e.g. \"5ms\"");
-}
+Result<int64_t> parse_size(std::string_view text) { return parse_unit(text, kSizes, "size"); }
+Result<int64_t> parse_duration(std::string_view text) { return parse_unit(text, kDurations, "duration"); }
 std::string print_size(int64_t bytes) { return print_unit(bytes, kSizes); }
 std::string print_duration(int64_t nanoseconds) { return print_unit(nanoseconds, kDurations); }
 

@@ -52,9 +52,34 @@ PluginOrder order_plugins(const std::vector<const Manifest*>& plugins) {
       path.push_back(at->id);
       if (std::find(path.begin(), path.end() - 1, at->id) != path.end() - 1) break;
     }
-    result.cycles.emplace(manifest->id, joined(path, " -> "));
+    result.cycles.emplace(
+        manifest->id,
+        Status(Code::kInvalidArgument, "plugin " + quote(manifest->id) +
+                                           " refused: requirements go in a circle: " + joined(path, " -> ")));
   }
   return result;
+}
+
+Status check_requirements(const Manifest& manifest, const std::vector<const Manifest*>& plugins,
+                          const std::function<bool(std::string_view)>& host_has,
+                          const std::function<std::string(const std::string&)>& failure) {
+  const std::string who = "plugin " + quote(manifest.id) + " refused: ";
+  for (const std::string& requirement : all_requirements(manifest)) {
+    if (requirement.starts_with("belay.host.") && !host_has(requirement))
+      return {Code::kUnimplemented,
+              who + "this host has no service " + quote(requirement) + " - install a newer host"};
+    std::string failed;
+    bool there = offers(manifest, requirement);
+    for (const Manifest* other : plugins) {
+      if (!offers(*other, requirement)) continue;
+      const std::string why = failure(other->id);
+      why.empty() ? void(there = true) : void(failed = quote(other->id) + " failed: " + why);
+    }
+    if (!failed.empty() && !there)
+      return {Code::kFailedPrecondition,
+              who + "it requires " + quote(requirement) + ", and plugin " + failed};
+  }
+  return {};
 }
 
 }  // namespace belay::core

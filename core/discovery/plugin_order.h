@@ -3,6 +3,7 @@
 
 #include "core/discovery/manifest.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,7 +13,7 @@ namespace belay::core {
 
 struct PluginOrder {
   std::vector<std::string> order;  // ids, each after what it requires and, where there, what it is `after`
-  std::map<std::string, std::string> cycles;  // ids that cannot be opened -> "a -> b -> a"
+  std::map<std::string, Status> cycles;  // ids that cannot be opened, and why: "... a -> b -> a"
 };
 
 // Of a plugin and its components: what they require.
@@ -22,5 +23,11 @@ bool offers(const Manifest& manifest, std::string_view requirement);
 // Plugins that nothing orders keep the order given. A circle of `after` alone is broken, one of `requires`
 // refused.
 PluginOrder order_plugins(const std::vector<const Manifest*>& plugins);
+
+// Whether what a plugin requires is there. `plugins`: all that are wanted; `host_has(service)`;
+// `failure(id)`: why one of those cannot be built on, empty where it can. UNIMPLEMENTED, FAILED_PRECONDITION.
+Status check_requirements(const Manifest& manifest, const std::vector<const Manifest*>& plugins,
+                          const std::function<bool(std::string_view)>& host_has,
+                          const std::function<std::string(const std::string&)>& failure);
 
 }  // namespace belay::core

@@ -294,15 +294,6 @@ TEST(HostTest, AWrongKeyOfAPluginIsToldBeforeAnythingIsLoaded) {
             "config test.toml:2:1: unknown key 'strat' for test.counter/1:a - did you mean 'start'?");
 }
 
-TEST(HostTest, TheExampleHoldsThePluginsFound) {
-  TempDir dir;
-  install(dir, "a");
-  TestHost test(dir, "");
-  EXPECT_THAT(test.host->example(),
-              AllOf(HasSubstr("[plugin.a.config]"), HasSubstr("# Where counting starts. (a size"),
-                    HasSubstr("# start = \"1KiB\"")));
-}
-
 TEST(HostTest, InAForkedChildEveryCallFailsAndNamesTheCreator) {
 #if BELAY_SANITIZER == BELAY_SANITIZER_THREAD
   GTEST_SKIP() << "ThreadSanitizer ends a child that makes threads after a fork of many threads.";

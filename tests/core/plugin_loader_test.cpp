@@ -120,6 +120,38 @@ TEST(PluginLoaderTest, ACircleOfRequirementsIsRefusedWithItsFullPathAndOthersGoO
   EXPECT_THAT(test.log(), Not(Contains("plugin.a: a open")));
 }
 
+TEST(PluginLoaderTest, WhatStartWouldRefuseIsToldWithoutRunningAnything) {
+  TempDir dir;
+  install(dir, "a", "requires = [\"b\"]\n");
+  install(dir, "b", "", "requires = [\"test.counter/1:a\"]\n");
+  install(dir, "c", "requires = [\"belay.host.teleport/1\"]\n");
+  install(dir, "refuses");
+  install(dir, "needs", "requires = [\"belay.host.teleport/1\"]\n");
+  install(dir, "same", "requires = [\"needs\"]\n");
+  fs::permissions(dir / "libbelay_refuses.so", fs::perms::others_write, fs::perm_options::add);
+  const std::string toml =
+      "[plugin.a]\n[plugin.c]\n[plugin.refuses]\n[plugin.same]\n[plugin.needs]\noptional = true\n";
+  TestHost test(dir, toml);
+  ASSERT_TRUE(test.created.ok()) << test.created.message();
+  const Status status = test.host->plugins().check();
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("a -> b -> a"), HasSubstr("plugin 'c' refused: this host has no service"),
+                    HasSubstr("lets others replace code"),
+                    HasSubstr("plugin 'same' refused: it requires 'needs', and plugin 'needs' failed"),
+                    Not(HasSubstr("\nplugin 'needs'"))));
+  EXPECT_EQ(test.info("c").state, PluginState::kFound);
+  EXPECT_THAT(test.log(), IsEmpty());
+  TestHost use(dir,
+               "[plugin.refuses]\nuse = [\"test.counter/1:refused\"]\n[runtime]\nallow_insecure = true\n");
+  ASSERT_TRUE(use.created.ok()) << use.created.message();
+  EXPECT_THAT(
+      use.host->plugins().check().message(),
+      HasSubstr("config test.toml:2:7: plugin 'refuses' offers no 'test.counter/1:refused' - did you mean "
+                "'test.counter/1:refuses'?"));
+  TestHost good(dir, "[plugin.refuses]\n[runtime]\nallow_insecure = true\n");
+  EXPECT_TRUE(good.host->plugins().check().ok());
+}
+
 TEST(PluginLoaderTest, AMissingHostServiceIsNamed) {
   TempDir dir;
   install(dir, "a", "requires = [\"belay.host.teleport/1\"]\n");

@@ -33,6 +33,7 @@ Schema schema() {
        {.key = "ratio", .type = T::kFloat, .default_value = "0.5", .min = 0, .max = 1},
        {.key = "winograd", .type = T::kBool, .default_value = "true"},
        {.key = "names", .type = T::kStringList, .default_value = "[]"},
+       {.key = "use", .type = T::kStringList, .default_value = "[]", .names_kind = "test.kind/1"},
        {.key = "token", .type = T::kString, .flags = kSecret},
        {.key = "cache", .type = T::kString, .flags = kPath}},
       "how models run");
@@ -93,6 +94,31 @@ TEST(ConfigTest, WrongTypesRangesAndChoicesShowTheValueAndWhatIsWanted) {
   EXPECT_THAT(check("plugin.x = 3\n").message(),
               HasSubstr("plugin.x is an int, want a table such as [plugin.x]"));
   EXPECT_THAT(check("[plugin.X]\n").message(), HasSubstr("'X' is no id of a plugin"));
+}
+
+TEST(ConfigTest, ANumberThatNoFieldCanHoldIsToldByTheRangeAndNotByTheUnit) {
+  const auto set = [](const char* assignment) {
+    Config config;
+    EXPECT_TRUE(config.add_set(assignment).ok());
+    return config.check(schema()).message();
+  };
+  EXPECT_THAT(check("[engine]\nlimit = \"10000000TiB\"\n").message(),
+              HasSubstr("is \"10000000TiB\", want 4KiB to 9223372036854775807B"));
+  EXPECT_TRUE(check("[engine]\nlimit = \"9223372036854775807B\"\n").ok());
+  EXPECT_THAT(check("[engine]\nlimit = \"9223372036854775808B\"\n").message(),
+              HasSubstr("want 4KiB to 9223372036854775807B"));
+  EXPECT_THAT(set("engine.limit=9223372036854775808"),
+              HasSubstr("is \"9223372036854775808\", want 4KiB to 9223372036854775807B"));
+  EXPECT_THAT(set("engine.limit=8388608.5TiB"), HasSubstr("want 4KiB to 9223372036854775807B"));
+  EXPECT_THAT(set("engine.wait=9999999999h"), HasSubstr("is \"9999999999h\", want 0ns to 1s"));
+  EXPECT_THAT(set("engine.threads=9223372036854775808"),
+              HasSubstr("is \"9223372036854775808\", want 0 to 1024"));
+}
+
+TEST(ConfigTest, AComponentNamedTwiceInOneListIsRefusedAndOtherListsMayRepeat) {
+  EXPECT_EQ(check("[engine]\nuse = [\"one\", \"two\", \"one\", \"one\"]\n").message(),
+            "config belay.toml:2:22: key 'use' of [engine] names 'one' twice - once is enough");
+  EXPECT_TRUE(check("[engine]\nnames = [\"one\", \"one\"]\nuse = [\"one\", \"two\"]\n").ok());
 }
 
 TEST(ConfigTest, SeveralMistakesAreToldAtOnceAndTheSecretIsNot) {

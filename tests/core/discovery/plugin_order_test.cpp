@@ -44,8 +44,9 @@ TEST(PluginOrderTest, ACircleOfWishesIsBrokenAndOneOfRequirementsIsNot) {
   const PluginOrder circle =
       order({plugin("a", {"b"}), plugin("b", {"c"}), plugin("c", {"b"}), plugin("d", {})});
   EXPECT_THAT(circle.order, ElementsAre("d"));
-  EXPECT_EQ(circle.cycles.at("a"), "a -> b -> c -> b");
-  EXPECT_EQ(circle.cycles.at("b"), "b -> c -> b");
+  EXPECT_EQ(circle.cycles.at("a").message(),
+            "plugin 'a' refused: requirements go in a circle: a -> b -> c -> b");
+  EXPECT_EQ(circle.cycles.at("b").message(), "plugin 'b' refused: requirements go in a circle: b -> c -> b");
 }
 
 }  // namespace

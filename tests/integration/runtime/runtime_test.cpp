@@ -210,6 +210,22 @@ TEST(ConfigurationTest, IsCheckedShownAndExplainedWithoutLoadingAPlugin) {
   EXPECT_THAT(found, ::testing::Contains("null found"));
 }
 
+TEST(ConfigurationTest, TheCheckSaysWhatStartWouldSay) {
+  const std::string dir = BELAY_TEST_PLUGIN_DIR;
+  const belay_str dirs[] = {belay::to_str(dir)};
+  for (const char* more : {"[runtime]\ndevice = \"null\"\ndrivers = [\"null\", \"null\"]\n",
+                           "[runtime]\ndevice = \"null\"\n[plugin.null]\nuse = [\"belay.driver/1:nil\"]\n"}) {
+    belay_runtime_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.text = belay::to_str(std::string_view(more));
+    req.plugin_dirs = dirs, req.plugin_dir_count = 1;
+    belay::StringSink effective;
+    const Status checked = belay::take(belay_config_check(&req, effective.sink()));
+    EXPECT_FALSE(checked.ok());
+    EXPECT_EQ(checked.message(), created({.text = more}).message());
+  }
+}
+
 TEST(ConfigurationTest, TheExampleIsAConfiguration) {
   const std::string dir = BELAY_TEST_PLUGIN_DIR;
   const belay_str dirs[] = {belay::to_str(dir)};
