@@ -176,28 +176,29 @@ class CommandLine {
     if (!examples.empty()) app->footer("Examples:\n" + examples);
     return app;
   }
-  void add_common(App* app, Common& common) {
+  // What a verb looks at: one that has no use for an option does not take it.
+  enum class Uses { kNothing, kConfiguration, kDevice };
+  void add_common(App* app, Common& common, Uses uses = Uses::kDevice) {
     const char* const group = "Common";
-    app->add_option(
-           "--config", common.configs,
-           "A TOML file; the last one wins (repeatable). Without one: the embedded CPU configuration")
-        ->type_name("FILE")
-        ->group(group)
-        ->allow_extra_args(false);
-    app->add_option("--set", common.sets, "A value that wins over the files: engine.threads=2 (repeatable)")
-        ->type_name("KEY=VALUE")
-        ->group(group)
-        ->allow_extra_args(false);
-    app->add_option("--plugin-dir", common.plugin_dirs, "Where plugins are looked for first (repeatable)")
-        ->type_name("DIR")
-        ->group(group)
-        ->allow_extra_args(false);
-    app->add_option(
-           "--device", common.device,
-           "The device: an id of 'belay devices' (cpu:0), a driver for its first (cpu), or auto for the "
-           "configuration's")
-        ->type_name("ID")
-        ->group(group);
+    const auto many = [&](const char* name, std::vector<std::string>& into, const char* what,
+                          const char* type) {
+      app->add_option(name, into, what)->type_name(type)->group(group)->allow_extra_args(false);
+    };
+    if (uses >= Uses::kConfiguration) {
+      many("--config", common.configs,
+           "A TOML file; the last one wins (repeatable). Without one: the embedded CPU configuration",
+           "FILE");
+      many("--set", common.sets, "A value that wins over the files: engine.threads=2 (repeatable)",
+           "KEY=VALUE");
+      many("--plugin-dir", common.plugin_dirs, "Where plugins are looked for first (repeatable)", "DIR");
+    }
+    if (uses >= Uses::kDevice)
+      app->add_option(
+             "--device", common.device,
+             "The device: an id of 'belay devices' (cpu:0), a driver for its first (cpu), or auto for the "
+             "configuration's")
+          ->type_name("ID")
+          ->group(group);
     app->add_flag("--json", common.json, "One JSON document on stdout")->group(group);
     app->add_flag("-q,--quiet", common.quiet, "Only results: no notes, no progress")->group(group);
     app->add_flag("-v,--verbose", common.verbose, "More on stderr; -vv still more")->group(group);
@@ -291,6 +292,13 @@ class CommandLine {
     does(app, [this] {
       required(run_.model, "model", "run");
       check_inputs(run_.inputs);
+      const std::string see = "'belay run --help' shows how it is used.";
+      if (!run_.output_format.empty() && run_.output_dir.empty())
+        fail_usage("--output-format is given without --output-dir.", see);
+      if ((run_.rtol || run_.atol) && run_.inputs.test_data.empty())
+        fail_usage(std::string(run_.rtol ? "--rtol" : "--atol") +
+                       " is given without --test-data, which has what to compare with.",
+                   see);
       return cli::run(run_, output_);
     });
   }
@@ -422,6 +430,9 @@ class CommandLine {
     add_common(app, inspect_.common);
     does(app, [this] {
       required(inspect_.model, "model", "inspect");
+      if (inspect_.text && (inspect_.all || !inspect_.inputs.shapes.empty()))
+        fail_usage("--text goes with neither --kernels nor --shape: it shows the graph alone.",
+                   "'belay inspect --help' shows how it is used.");
       return cli::inspect(inspect_, output_);
     });
   }
@@ -443,11 +454,11 @@ class CommandLine {
                          "  belay plugins list\n  belay plugins info cpu\n  belay plugins explain driver");
     App* list = verb(plugins, "list", "The plugins found, without loading any",
                      "  belay plugins list --plugin-dir build/plugins");
-    add_common(list, common_);
+    add_common(list, common_, Uses::kConfiguration);
     does(list, [this] { return plugins_list(common_, output_); });
     App* info = verb(plugins, "info", "One plugin with its manifest", "  belay plugins info cpu");
     info->add_option("id", word_, "The plugin's id")->type_name("ID");
-    add_common(info, common_);
+    add_common(info, common_, Uses::kConfiguration);
     does(info,
          [this] { return plugins_info(common_, required(word_, "plugin's id", "plugins info"), output_); });
     App* why = verb(plugins, "explain", "Why a component was chosen: all candidates with score and reason",
@@ -525,15 +536,15 @@ class CommandLine {
                         " belay config example > my.toml");
     App* check =
         verb(config, "check", "Check it without loading a plugin", "  belay config check --config my.toml");
-    add_common(check, common_);
+    add_common(check, common_, Uses::kConfiguration);
     does(check, [this] { return config_check(common_, output_); });
     App* show = verb(config, "show", "The effective configuration, with the origin of each value",
                      "  belay config show --config my.toml --set engine.threads=2");
-    add_common(show, common_);
+    add_common(show, common_, Uses::kConfiguration);
     does(show, [this] { return config_show(common_, output_); });
     App* example = verb(config, "example", "Every key with its default, as commented TOML",
                         "  belay config example > my.toml");
-    add_common(example, common_);
+    add_common(example, common_, Uses::kConfiguration);
     does(example, [this] { return config_example(common_, output_); });
   }
 
@@ -541,7 +552,7 @@ class CommandLine {
     App* app = verb(&app_, "explain", "Explain a status code: cause and remedy",
                     "  belay explain NOT_FOUND\n  belay explain 8\n  belay explain");
     app->add_option("code", word_, "Its name or number; without one all are listed")->type_name("CODE");
-    add_common(app, common_);
+    add_common(app, common_, Uses::kNothing);
     does(app, [this] { return explain(common_, word_, output_); });
   }
 
@@ -554,7 +565,7 @@ class CommandLine {
 
   void add_version() {
     App* app = verb(&app_, "version", "Print the version", "  belay version --json");
-    add_common(app, common_);
+    add_common(app, common_, Uses::kNothing);
     does(app, [this] { return version(common_, output_); });
   }
 

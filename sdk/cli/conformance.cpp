@@ -34,10 +34,8 @@ struct CaseResult {
 
 // A case is a folder with a model.onnx and folders test_data_set_N.
 std::vector<Case> find_cases(const std::string& folder, const std::string& filter) {
-  std::error_code error;
-  if (!fs::is_directory(folder, error))
-    throw Failure{Exit::kInput, "NOT_FOUND", "There is no folder '" + folder + "'.",
-                  did_you_mean_file(folder)};
+  need_folder(folder);
+  std::error_code error;  // what cannot be looked at is no case
   const fs::path root = fs::path(folder).lexically_normal();
   std::vector<Case> cases;
   const auto add = [&](const fs::path& at) {
@@ -50,9 +48,12 @@ std::vector<Case> find_cases(const std::string& folder, const std::string& filte
       cases.push_back({name, at.string()});
     return true;
   };
-  if (!add(root))
-    for (fs::recursive_directory_iterator it(root, error), end; !error && it != end; it.increment(error))
+  if (!add(root)) {
+    std::error_code failed;
+    for (fs::recursive_directory_iterator it(root, failed), end; !failed && it != end; it.increment(failed))
       if (it->is_directory(error) && add(it->path())) it.disable_recursion_pending();
+    if (failed) fail_input("Cannot read all folders below '" + folder + "': " + failed.message() + ".");
+  }
   std::sort(cases.begin(), cases.end(), [](const Case& a, const Case& b) { return a.name < b.name; });
   return cases;
 }
@@ -160,7 +161,7 @@ CaseResult run_case(const Runtime& runtime, const std::string& device, const std
     size_t set = 0;
     for (;; ++set) {
       const fs::path folder = fs::path(path) / ("test_data_set_" + std::to_string(set));
-      if (!fs::is_directory(folder)) break;
+      if (!fs::is_directory(look_at(folder.string()))) break;
       const CaseResult result = run_set(runtime, model, folder.string(), tolerance, is_random(path));
       if (result.status != "passed") return result;
     }

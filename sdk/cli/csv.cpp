@@ -32,7 +32,8 @@ std::vector<std::string_view> cells_of(std::string_view line) {
 }  // namespace
 
 Lines::Lines(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "rb")) {
-  if (!file_) fail_input("Cannot open " + name() + ".", did_you_mean_file(path));
+  if (!file_)
+    fail_input("Cannot open " + name() + ": " + std::strerror(errno) + ".", did_you_mean_file(path));
 }
 
 std::string Lines::name() const { return "'" + printable(path_) + "'"; }

@@ -1,5 +1,7 @@
 #include "failure.hpp"
 
+#include "text.hpp"
+
 #include <belay/runtime.hpp>
 #include <belay/tensor_io.hpp>
 
@@ -84,6 +86,21 @@ void fail_input(std::string message, std::string hint) {
 void write_result(const std::string& path, std::string_view text, const char* what) {
   const Status written = write_file(path, text);
   if (!written.ok()) fail_input("Cannot write the " + std::string(what) + ": " + written.message());
+}
+
+std::filesystem::file_status look_at(const std::string& path, Exit exit) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() != std::filesystem::file_type::none) return status;
+  throw Failure{exit, error == std::errc::permission_denied ? "PERMISSION_DENIED" : "INVALID_ARGUMENT",
+                "Cannot open '" + path + "': " + error.message() + ".", ""};
+}
+
+void need_folder(const std::string& path) {
+  const std::filesystem::file_status there = look_at(path);
+  if (std::filesystem::is_directory(there)) return;
+  if (std::filesystem::exists(there)) fail_input("'" + path + "' is no folder.");
+  throw Failure{Exit::kInput, "NOT_FOUND", "There is no folder '" + path + "'.", did_you_mean_file(path)};
 }
 
 void check(belay_status raw, Stage stage) {

@@ -4,6 +4,7 @@
 
 #include <belay/status.hpp>
 
+#include <filesystem>
 #include <string>
 
 namespace belay::cli {
@@ -41,6 +42,12 @@ std::string code_name(Code code);
 
 // A file that was asked for, whole or not at all; fails where it cannot be. `what`: "picture".
 void write_result(const std::string& path, std::string_view text, const char* what);
+
+// What is at a path; that there is nothing is no failure, that nobody can tell is one, with its reason.
+std::filesystem::file_status look_at(const std::string& path, Exit exit = Exit::kInput);
+
+// Fails, with the nearest name, unless there is a folder.
+void need_folder(const std::string& path);
 
 // Takes over what a function of runtime.h returned; throws unless it is OK.
 void check(belay_status raw, Stage stage);

@@ -36,12 +36,12 @@ void collect(void* user, const belay_plugin_info* info) {
 
 RuntimeRequest::RuntimeRequest(const Common& common, std::vector<std::string> extra_sets) {
   for (const std::string& file : common.configs) {
-    if (!fs::exists(file))
+    if (!fs::exists(look_at(file, Exit::kUsage)))
       fail_usage("There is no configuration file '" + file + "'.", did_you_mean_file(file));
     options_.files.push_back(file);
   }
   for (const std::string& dir : common.plugin_dirs) {
-    if (!fs::is_directory(dir))
+    if (!fs::is_directory(look_at(dir, Exit::kUsage)))
       fail_usage("--plugin-dir '" + dir + "' is no folder.", did_you_mean_file(dir));
     options_.plugin_dirs.push_back(fs::absolute(dir).lexically_normal().string());
   }
@@ -61,6 +61,8 @@ RuntimeRequest::RuntimeRequest(const Common& common, std::vector<std::string> ex
 Runtime::Runtime(const Common& common, std::vector<std::string> extra_sets) {
   const RuntimeRequest request(common, std::move(extra_sets));
   raw_ = value_or_fail(belay::Runtime::create(request.options()), Stage::kConfigure);
+  // Also where the verb has no use for it: a device that is not there is a mistake.
+  if (!common.device.empty()) device_id(common.device);
 }
 
 std::vector<DeviceInfo> Runtime::devices(bool with_heaps) const {
@@ -174,11 +176,11 @@ std::string io_text(const IoInfo& info) {
 }
 
 void check_model_file(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found)
+  const fs::file_status status = look_at(path);
+  if (!fs::exists(status))
     throw Failure{Exit::kInput, "NOT_FOUND", "There is no file '" + path + "'.", did_you_mean_file(path)};
   if (fs::is_directory(status)) {
+    std::error_code error;
     const std::string inside = (fs::path(path) / "model.onnx").string();
     fail_input("'" + path + "' is a folder, want a model's file.",
                fs::exists(inside, error) ? "did you mean '" + inside + "'?" : "");

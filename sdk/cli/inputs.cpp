@@ -20,6 +20,11 @@ std::vector<std::string> names_of(const std::vector<IoInfo>& infos) {
   return names;
 }
 
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
 std::string inputs_text(const std::vector<IoInfo>& inputs) {
   std::string out = "the model's inputs are ";
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -60,7 +65,7 @@ struct FileSpec {
 FileSpec parse_file(const std::string& text) {
   FileSpec spec{text, {}, {}};
   const size_t last = text.rfind(':');
-  if (last == std::string::npos || last == 0 || fs::exists(text)) return spec;
+  if (last == std::string::npos || last == 0 || is_there(text)) return spec;
   const size_t before = text.rfind(':', last - 1);
   if (before == std::string::npos) return spec;
   const auto dtype = parse_dtype(text.substr(before + 1, last - before - 1));
@@ -157,17 +162,17 @@ class Gatherer {
 
   void read_file(const std::string& text) {
     const bool bare = inputs_.size() == 1 && !text.starts_with(inputs_[0].name + "=") &&
-                      (text.find('=') == std::string::npos || fs::exists(text));
+                      (text.find('=') == std::string::npos || is_there(text));
     const Assignment given = bare ? Assignment{inputs_[0].name, text} : split(text, inputs_, "--input");
     const size_t index = find_input(given.name, inputs_);
     const IoInfo& info = inputs_[index];
     const FileSpec spec = parse_file(given.value);
-    std::error_code error;
-    if (!fs::exists(spec.path, error))
+    const fs::file_status there = look_at(spec.path);
+    if (!fs::exists(there))
       throw Failure{Exit::kInput, "NOT_FOUND",
                     "There is no file '" + spec.path + "' for input '" + info.name + "'.",
                     did_you_mean_file(spec.path)};
-    if (fs::is_directory(spec.path, error))
+    if (fs::is_directory(there))
       fail_input("'" + spec.path + "' for input '" + info.name + "' is a folder, want a file.");
     std::optional<Dims> dims = spec.dims;
     const bool raw = !spec.path.ends_with(".npy") && !spec.path.ends_with(".pb");
@@ -322,14 +327,11 @@ class Gatherer {
 }  // namespace
 
 std::vector<std::string> numbered_files(const std::string& folder, const std::string& prefix) {
-  std::error_code error;
-  if (!fs::is_directory(folder, error))
-    throw Failure{Exit::kInput, "NOT_FOUND", "There is no folder '" + folder + "'.",
-                  did_you_mean_file(folder)};
+  need_folder(folder);
   std::vector<std::string> files;
   for (;;) {
     const std::string path = (fs::path(folder) / (prefix + std::to_string(files.size()) + ".pb")).string();
-    if (!fs::exists(path, error)) return files;
+    if (!fs::exists(look_at(path))) return files;
     files.push_back(path);
   }
 }

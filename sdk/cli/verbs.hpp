@@ -17,7 +17,7 @@ struct RunOptions {
   std::string model;
   InputOptions inputs;
   std::string output_dir;
-  std::string output_format = "npy";  // "npy", "pb" or "both"
+  std::string output_format;  // "npy", "pb", "both", or empty for npy
   std::optional<double> rtol, atol;
   uint64_t repeat = 1;
   double timeout = 0;  // seconds, 0: none

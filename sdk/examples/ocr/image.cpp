@@ -2,6 +2,7 @@
 
 #include <langinfo.h>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -36,7 +37,9 @@ belay::Result<Image> read_image(const std::string& path) {
                          "'" + path + "' " + what + ", want a binary PPM (P6) or PGM (P5) of 8 bits.");
   };
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) return belay::Status(belay::Code::kNotFound, "'" + path + "' cannot be read.");
+  if (!stream)
+    return belay::Status(belay::Code::kNotFound,
+                         "'" + path + "' cannot be opened: " + std::strerror(errno) + ".");
   const std::string file{std::istreambuf_iterator<char>(stream), {}};
   if (file.size() < 3 || file[0] != 'P' || (file[1] != '5' && file[1] != '6'))
     return bad("is no such picture");

@@ -1,7 +1,9 @@
 #include "recognise.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 
 namespace ocr {
@@ -14,10 +16,12 @@ constexpr float kHalf[3] = {0.5f, 0.5f, 0.5f};
 
 belay::Result<std::vector<std::string>> read_keys(const std::string& path) {
   std::ifstream file(path);
+  if (!file)
+    return belay::Status(belay::Code::kNotFound,
+                         "The dictionary '" + path + "' cannot be opened: " + std::strerror(errno) + ".");
   std::vector<std::string> keys;
   for (std::string line; std::getline(file, line);) keys.push_back(line);
-  if (keys.empty())
-    return belay::Status(belay::Code::kNotFound, "The dictionary '" + path + "' cannot be read or is empty.");
+  if (keys.empty()) return belay::Status(belay::Code::kNotFound, "The dictionary '" + path + "' is empty.");
   return keys;
 }
 

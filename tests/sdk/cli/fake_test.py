@@ -63,6 +63,9 @@ class FakeTest(ProgramTest):
                             ("run double.m extra", "extra"), ("run double.m --timeout abc", "'abc' is no number"),
                             ("run double.m --repeat 0", "'0' is no number of 1"), ("run double.m --random=-7", "want a seed from 0 on"), ("bench double.m --callers -1", "'-1'"),
                             ("run double.m --zeros --random", "Choose one"), ("run double.m --output-format jpg", "npy, pb or both"),
+                            ("run double.m --zeros --output-format pb", "--output-format is given without --output-dir"),
+                            ("run double.m --zeros --atol 1", "--atol is given without --test-data"),
+                            ("inspect double.m --text --kernels", "--text goes with neither"),
                             ("run double.m --shape x=1xq", "1xq"), ("run double.m -i x=x.bin:flaot32:1", "did you mean 'float32'?")]:
             with self.subTest(line=line):
                 done = self.belay(*line.split(), code=2)
@@ -71,11 +74,15 @@ class FakeTest(ProgramTest):
 
     def test_mistakes_with_inputs_are_answered_with_what_is_there(self):
         self.write("x.txt.npy", "rubbish")
+        (self.folder / "loop").symlink_to("loop")
         for line, words in [("run duoble.m", "did you mean 'double.m'?"), ("run double.m -i x=y.npy", "did you mean 'x.npy'?"),
                             ("run double.m -i y=x.npy", "inputs are 'x' float32 [N,3]"), ("run double.m", "needs 'x' float32 [N,3]"),
                             ("run double.m --zeros --shape 2x4", "does not fit"),
                             ("run double.m --value x=1,2", "holds 3"), ("run double.m --value x=1,2,z", "'z' is no number"),
                             ("run double.m -i x.npy:int8:2x3", "int8"), ("run double.m -i x.txt.npy", "x.txt.npy"),
+                            (f"run double.m -i {'n' * 300}", "File name too long"), ("run loop --zeros", "Too many levels of symbolic links"),
+                            ("run double.m -i loop", "Too many levels of symbolic links"), ("run double.m --test-data x.npy", "'x.npy' is no folder"),
+                            ("conformance onnx loop", "Too many levels of symbolic links"),
                             ("run . --zeros", "is a folder"), ("run double.m --test-data nothere", "nothere")]:
             with self.subTest(line=line):
                 self.assertIn(words, self.belay(*line.split(), code=3).stderr)
@@ -234,6 +241,16 @@ class FakeTest(ProgramTest):
             self.assertEqual(run["device"], "fake:0")
             self.assertEqual(len(self.json("devices", "--device", device, schema="belay.devices/1")["devices"]), 1)
         self.assertIn("'auto' for the default", self.belay("bench", "double.m", "--device", "gpu", code=4).stderr)
+
+    def test_what_a_verb_has_no_use_for_is_refused(self):
+        for verb in ["config check", "config show", "config example", "plugins list", "plugins info good", "explain", "version"]:
+            self.assertIn("has no option '--device'", self.belay(*verb.split(), "--device", "fake", code=2).stderr)
+        for verb in ["explain", "version"]:
+            for option in ["--config", "--set", "--plugin-dir"]:
+                self.assertIn(f"has no option '{option}'", self.belay(verb, option, "x=1", code=2).stderr)
+        (self.folder / "circle.toml").symlink_to("circle.toml")
+        self.assertIn("Cannot open 'circle.toml': Too many levels", self.belay("devices", "--config", "circle.toml", code=2).stderr)
+        self.assertIn("Cannot open 'circle.toml': Too many levels", self.belay("devices", "--plugin-dir", "circle.toml", code=2).stderr)
 
     def test_hints_fit_what_was_done(self):
         for code in ["INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED"]:  # of the catalogue they are about configurations

@@ -180,6 +180,13 @@ class MemoryReplayTest(ProgramTest):
         self.assertIn("nothing", self.belay("memory", "replay", "t.csv", "--policy", "nothing", code=4).stderr)
         self.assertIn("want a number of rows, or never", self.belay("memory", "replay", "t.csv", "--lag", "soon", code=2).stderr)
 
+    def test_a_device_that_is_not_there_is_refused(self):
+        self.write("t.csv", trace([("a", 1, 64, 0)]))
+        for line in ["memory replay t.csv", "doctor", "plugins explain driver"]:
+            done = self.belay(*line.split(), "--device", "nope", code=4)
+            self.assertIn("There is no device 'nope'; there is cpu:0.", done.stdout + done.stderr)
+        self.replay("t.csv", "--device", "cpu")
+
     def test_wrong_files_are_refused_by_line(self):
         for text, words in [("", "is empty"), ("op,id,size,id,stream\n", "names the column 'id' twice"), ("op,id,size\n", "lacks the column 'stream'"),
                             ("op,id,size,stream\na,1,2\n", "Line 2 of 't.csv' has 3 values, want 4"),

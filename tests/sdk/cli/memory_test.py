@@ -102,7 +102,10 @@ class MemoryPlanTest(ProgramTest):
                 self.write("p.csv", text)
                 self.assertIn(words, self.belay("memory", "plan", "p.csv", code=3).stderr)
         self.write("plan.csv", problem([]))
-        self.assertIn("did you mean 'plan.csv'?", self.belay("memory", "plan", "plam.csv", code=3).stderr)
+        self.assertRegex(self.belay("memory", "plan", "plam.csv", code=3).stderr,
+                         r"Cannot open 'plam.csv': No such file or directory\.\n.*did you mean 'plan.csv'\?")
+        self.assertIn("There is no device 'nope'; there is cpu:0.",
+                      self.belay("memory", "plan", "plan.csv", "--device", "nope", code=4).stderr)
         self.assertEqual(self.plan("plan.csv")["peak"], 0)
         self.write("cut.csv.gz", gzip.compress(problem([(0, 2, 100)] * 5000).encode())[:-200])
         self.assertIn("Cannot read 'cut.csv.gz'", self.belay("memory", "plan", "cut.csv.gz", code=3).stderr)
