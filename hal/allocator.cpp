@@ -211,7 +211,7 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
     segment = &segments_[id];
     *segment = {index, bytes, heap, {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, nullptr, {}}, {}, 0};
   } catch (...) {
-    device_.give_room(bytes);
+    device_.leave_room(bytes);
     throw;
   }
   belay_alloc_req req{};
@@ -223,12 +223,13 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
   made.hdr.struct_size = sizeof made;
   if (Status got = hal.take(device_.vt().alloc(&device_, &req, &made), device_.driver(), "alloc");
       !got.ok()) {
-    device_.give_room(bytes);
+    device_.leave_room(bytes);
     std::lock_guard lock(mutex_);
     segments_.erase(id);
     return got;
   }
   segment->object.impl = made.impl;
+  device_.use_room(bytes);
   Status status = hal.take(table_of(policy).segment_add(policy.object, id, bytes, heap_id(heap)),
                            policy.plugin, "segment_add");
   if (status.ok()) return {};

@@ -82,16 +82,20 @@ Status Device::full(const std::string& text) const {
 
 Status Device::take_room(const char* what, uint64_t bytes) {
   const uint64_t limit = hal->options().memory_limit;
-  const uint64_t before = in_use_.fetch_add(bytes, std::memory_order_relaxed);
+  const uint64_t before = room_.fetch_add(bytes, std::memory_order_relaxed);
   if (limit && (before > limit || bytes > limit - before)) {
-    give_room(bytes);
+    leave_room(bytes);
     return full(std::string(what) + " of " + print_bytes(bytes) + " passes the limit of " +
                 print_bytes(limit) + " ([memory] limit).");
   }
-  for (uint64_t now = before + bytes, peak = peak_.load(std::memory_order_relaxed);
+  return {};
+}
+
+void Device::use_room(uint64_t bytes) {
+  const uint64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  for (uint64_t peak = peak_.load(std::memory_order_relaxed);
        now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed);) {
   }
-  return {};
 }
 
 template <class Make>
@@ -106,7 +110,7 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
       if (made_impl) vt().free(this, buffer);
       hal->buffers().drop(buffer);
     }
-    give_room(bytes.charged);
+    leave_room(bytes.charged);
   };
   Status failed;
   try {
@@ -138,6 +142,7 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
       allocations_.fetch_add(1, std::memory_order_relaxed);
       live_buffers_.fetch_add(1, std::memory_order_relaxed);
       return buffer;
+      use_room(bytes.charged);
     }
   } catch (...) {
     undo();
@@ -366,15 +371,16 @@ Status Device::map(Buffer& buffer, uint64_t offset, uint64_t bytes) {
   try {
     buffer.mapped->add(offset, bytes);
   } catch (...) {
-    give_room(bytes);
+    leave_room(bytes);
     throw;
   }
   if (const belay_status raw = virtual_memory_->map(this, &buffer, offset, bytes); raw != BELAY_OK) {
     buffer.mapped->remove(offset, bytes);
-    give_room(bytes);
+    leave_room(bytes);
     Status failed = hal->take(raw, driver_, "virtual_memory.map");
     return failed.code() == Code::kResourceExhausted ? full(failed.message()) : failed;
   }
+  use_room(bytes);
   buffer.counted += bytes, buffer.charged += bytes;
   hal->ledger().change(&buffer, int64_t(bytes));
   return {};

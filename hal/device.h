@@ -48,9 +48,15 @@ class Device : public Object {
   Allocator& allocator() { return allocator_; }
   Retired& retired() { return retired_; }
   uint64_t alignment(uint64_t heap) const { return std::max<uint64_t>(heaps_[heap].alignment, 1); }
-  // Counts bytes against the limit. RESOURCE_EXHAUSTED begins with `what`.
+  // Counts bytes against the limit. RESOURCE_EXHAUSTED begins with `what`. Then they are used, or left where it came
+  // to nothing; only what was used is in the peak.
   Status take_room(const char* what, uint64_t bytes);
-  void give_room(uint64_t bytes) { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void use_room(uint64_t bytes);
+  void leave_room(uint64_t bytes) { room_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void give_room(uint64_t bytes) {  // of what was used
+    in_use_.fetch_sub(bytes, std::memory_order_relaxed);
+    leave_room(bytes);
+  }
 
   // Why host memory must be copied to be used here, as what follows "because"; nothing: it can be used where
   // it lies.
@@ -121,7 +127,7 @@ class Device : public Object {
   Mirrors mirrors_;
   Allocator allocator_{*this};
   Retired retired_{*this};
-  std::atomic<uint64_t> in_use_{0}, peak_{0}, allocations_{0}, damaged_{0};
+  std::atomic<uint64_t> room_{0}, in_use_{0}, peak_{0}, allocations_{0}, damaged_{0};
   std::atomic<uint64_t> live_buffers_{0}, live_streams_{0}, live_programs_{0}, live_packages_{0};
 };
 

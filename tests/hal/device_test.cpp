@@ -103,6 +103,23 @@ TEST_F(DeviceTest, AllocationsAreCheckedCountedAndFoundByAddress) {
   EXPECT_EQ(memory.peak_bytes, 1024u);
 }
 
+TEST_F(DeviceTest, WhatFailedIsNotInThePeak) {
+  NiceDevice& on = add_device("mock");
+  start({.memory_limit = uint64_t{1} << 50});
+  vt().buffer_destroy(host(), buffer(device(), 1000));
+  EXPECT_CALL(on, alloc).WillRepeatedly(Return(Status(Code::kResourceExhausted, "No room.")));
+  auto req = request<belay_alloc_req>();
+  for (const uint64_t bytes : {uint64_t{1} << 45, uint64_t{1} << 51}) {  // the driver refuses, and the limit
+    req.bytes = bytes;
+    belay_obj* out = nullptr;
+    EXPECT_EQ(take(vt().buffer_create(host(), device(), &req, &out)).code(), Code::kResourceExhausted);
+    auto memory = request<belay_hal_memory_info>();
+    ASSERT_TRUE(take(vt().memory_info(host(), device(), &memory)).ok());
+    EXPECT_EQ(memory.bytes, 0u);
+    EXPECT_EQ(memory.peak_bytes, 1000u);
+  }
+}
+
 TEST_F(DeviceTest, LentHostMemoryIsFoundButNotCounted) {
   start();
   alignas(64) static char lent[256];
