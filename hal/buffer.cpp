@@ -6,6 +6,7 @@
 namespace belay::hal {
 
 bool MappedRanges::covers(uint64_t offset, uint64_t bytes) const {
+  if (offset > reserved_ || bytes > reserved_ - offset) return false;
   std::lock_guard lock(mutex_);
   return first(false, offset, bytes) == offset + bytes;
 }
@@ -46,11 +47,27 @@ void MappedRanges::remove(uint64_t offset, uint64_t bytes) {
   total_ -= bytes;
 }
 
-std::string Buffer::extent() const {
-  if (!mapped) return "which has " + std::to_string(bytes) + " bytes";
-  std::lock_guard lock(mapped->mutex());
-  return "which has " + std::to_string(bytes) + " bytes reserved, " + std::to_string(mapped->total()) +
+void MappedRanges::clear() {
+  std::lock_guard lock(mutex_);
+  ranges_.clear();
+  total_ = 0;
+}
+
+std::string MappedRanges::extent() const {
+  std::lock_guard lock(mutex_);
+  return "which has " + std::to_string(reserved_) + " bytes reserved, " + std::to_string(total_) +
          " of them mapped";
+}
+
+std::string ReservedPart::text() const {
+  return "bytes " + std::to_string(offset) + " to " + std::to_string(offset) + " + " + std::to_string(bytes) +
+         " of a buffer, " + ranges->extent();
+}
+
+std::string Buffer::extent() const {
+  if (reserved()) return mapped->extent();
+  return "which has " + std::to_string(bytes) + " bytes" +
+         (mapped ? " from byte " + std::to_string(mapped_from) + " of one on, " + mapped->extent() : "");
 }
 
 }  // namespace belay::hal

@@ -130,6 +130,7 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
       buffer->counted = bytes.counted;
       buffer->charged = bytes.charged;
       buffer->borrowed = bytes.lent;
+      if (bytes.reserved) buffer->mapped = bytes.reserved->ranges, buffer->mapped_from = bytes.reserved->offset;
       buffer->magic = BELAY_OBJ_MAGIC;  // the driver's `map` may check it
       if (BELAY_HAS(&vt(), belay_device_vt, map)) {
         void* address = nullptr;
@@ -141,8 +142,8 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
       hal->ledger().add(buffer, index_, owner.empty() ? "application" : owner);
       allocations_.fetch_add(1, std::memory_order_relaxed);
       live_buffers_.fetch_add(1, std::memory_order_relaxed);
-      return buffer;
       use_room(bytes.charged);
+      return buffer;
     }
   } catch (...) {
     undo();
@@ -250,7 +251,7 @@ Result<Buffer*> Device::alloc_lent(const belay_alloc_req& req, std::string_view 
     if (!(info_.hdr.flags & BELAY_DEVICE_BINDS_HOST))
       return wrong(Code::kInvalidArgument,
                    "host memory cannot be lent to this device; make a buffer and copy.");
-    return make_buffer(req, owner, {0, 0, true},
+    return make_buffer(req, owner, {0, 0, true, hal->ledger().reserved(req.host, req.bytes)},
                        [&](belay_created* made) { return vt().alloc(this, &req, made); });
   }
   if (req.access != BELAY_ACCESS_READ)
@@ -258,6 +259,7 @@ Result<Buffer*> Device::alloc_lent(const belay_alloc_req& req, std::string_view 
                  "host memory is not lent, because " + *copy +
                      ", and what is written to a copy would not arrive there; make a "
                      "buffer and copy, or ask for access READ.");
+  BELAY_TRY(hal->ledger().check_mapped("The host memory to bind", req.host, req.bytes));
   belay_alloc_req own = req;
   own.host = nullptr;
   BELAY_ASSIGN(Buffer* const buffer, alloc(own, owner));
@@ -337,12 +339,10 @@ Result<Buffer*> Device::reserve(const belay_alloc_req& req, std::string_view own
   if (__builtin_add_overflow(req.bytes, unit - 1, &whole.bytes))
     return wrong(Code::kResourceExhausted, "there are not so many addresses.");
   whole.bytes &= ~(unit - 1);
-  auto ranges = std::make_unique<MappedRanges>();
-  BELAY_ASSIGN(Buffer* const buffer, make_buffer(whole, owner, {}, [&](belay_created* made) {
-                 return virtual_memory_->reserve(this, &whole, made);
-               }));
-  buffer->mapped = std::move(ranges);
-  return buffer;
+  Bytes bytes;
+  bytes.reserved = {std::make_shared<MappedRanges>(whole.bytes), 0, whole.bytes};
+  return make_buffer(whole, owner, bytes,
+                     [&](belay_created* made) { return virtual_memory_->reserve(this, &whole, made); });
 }
 
 Status Device::check_range(const Buffer& buffer, const char* call, uint64_t offset, uint64_t bytes) {
@@ -350,7 +350,7 @@ Status Device::check_range(const Buffer& buffer, const char* call, uint64_t offs
     return Status(code, std::string(call) + " of bytes " + std::to_string(offset) + " + " +
                             std::to_string(bytes) + " of a buffer of '" + name_ + "': " + text);
   };
-  if (!buffer.mapped)
+  if (!buffer.reserved())
     return wrong(Code::kFailedPrecondition, "it was not reserved, so it has its memory as long as it lives.");
   const uint64_t unit = granularity();
   if (bytes == 0 || offset % unit || bytes % unit)

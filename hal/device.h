@@ -104,6 +104,7 @@ class Device : public Object {
   struct Bytes {
     uint64_t counted = 0, charged = 0;  // as in Buffer
     bool lent = false;                  // by the caller
+    std::optional<ReservedPart> reserved = {};  // the addresses are those of a reserved buffer
   };
   Result<Buffer*> alloc_own(const belay_alloc_req& req, std::string_view owner, Stream* first);
   Status make_whole(const belay_alloc_req& req, Guard& guard);

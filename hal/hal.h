@@ -52,6 +52,7 @@ class Hal {
   // Whether the work up to an event has ended; true too where its stream has.
   bool reached(const belay_event& event);
   Ledger& ledger() { return ledger_; }
+  const Ledger& ledger() const { return ledger_; }
   Uses& uses() { return uses_; }
   Slots<Buffer>& buffers() { return buffers_; }
   Slots<Stream>& streams() { return streams_; }

@@ -240,7 +240,7 @@ belay_status buffer_info(const belay_host* host, belay_obj* handle, belay_hal_bu
     inout->host = buffer.host;
     inout->mapped_bytes = buffer.bytes;
     inout->granularity = 0;
-    if (buffer.mapped) {
+    if (buffer.reserved()) {
       std::lock_guard lock(buffer.mapped->mutex());
       inout->mapped_bytes = buffer.mapped->total();
       inout->granularity = buffer.device->granularity();

@@ -21,6 +21,15 @@ void Ledger::add(Buffer* buffer, uint32_t device, std::string_view owner) {
                          [&](const Usage& usage) { return usage.device == device && usage.owner == owner; });
   if (at == usage_.end()) at = usage_.insert(usage_.end(), Usage{std::string(owner), device, 0, 0, 0, 0});
   addresses_.add(buffer);
+  if (buffer->reserved()) {
+    try {
+      reserved_.add(buffer);
+    } catch (...) {
+      addresses_.remove(buffer);
+      throw;
+    }
+    any_reserved_.store(true, std::memory_order_relaxed);
+  }
   buffer->owner = uint32_t(at - usage_.begin());
   at->bytes += buffer->counted;
   at->peak_bytes = std::max(at->peak_bytes, at->bytes);
@@ -29,6 +38,10 @@ void Ledger::add(Buffer* buffer, uint32_t device, std::string_view owner) {
 
 void Ledger::remove(Buffer* buffer, uint32_t) {
   addresses_.remove(buffer);
+  if (buffer->reserved()) {
+    reserved_.remove(buffer);
+    buffer->mapped->clear();
+  }
   std::lock_guard lock(mutex_);
   Usage& usage = usage_[buffer->owner];
   usage.bytes -= buffer->counted;
@@ -40,6 +53,19 @@ void Ledger::change(Buffer* buffer, int64_t bytes) {
   Usage& usage = usage_[buffer->owner];
   usage.bytes += uint64_t(bytes);
   usage.peak_bytes = std::max(usage.peak_bytes, usage.bytes);
+}
+
+std::optional<ReservedPart> Ledger::reserved(const void* address, uint64_t bytes) const {
+  if (!any_reserved_.load(std::memory_order_relaxed)) return std::nullopt;
+  const AddressMap::Found found = reserved_.find(address);
+  if (!found.buffer) return std::nullopt;
+  return found.buffer->part(found.offset, bytes);
+}
+
+Status Ledger::check_mapped(std::string_view what, const void* address, uint64_t bytes) const {
+  const std::optional<ReservedPart> part = bytes ? reserved(address, bytes) : std::nullopt;
+  if (!part || part->has_memory()) return {};
+  return {Code::kOutOfRange, std::string(what) + " lies in " + part->text() + "."};
 }
 
 std::string Ledger::owner(const Buffer& buffer) const {

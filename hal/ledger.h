@@ -5,8 +5,10 @@
 #include "hal/address_map.h"
 #include "hal/buffer.h"
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +32,12 @@ class Ledger {
 
   // The buffer that holds the byte at `address`: of those that overlap there, one that owns its memory.
   AddressMap::Found find(const void* address) const noexcept { return addresses_.find(address); }
+  // The part of a reserved buffer that `bytes` at a host address are; nothing: they lie in none.
+  std::optional<ReservedPart> reserved(const void* address, uint64_t bytes) const;
+  // Whether there are such buffers, for what is asked often.
+  const std::atomic<bool>& any_reserved() const { return any_reserved_; }
+  // OUT_OF_RANGE: the host memory lies in a reserved buffer and is not mapped. `what` begins the sentence.
+  Status check_mapped(std::string_view what, const void* address, uint64_t bytes) const;
   std::string owner(const Buffer& buffer) const;
   // One entry for each owner on each device, of `device` only unless it is UINT32_MAX.
   std::vector<Usage> usage(uint32_t device = UINT32_MAX) const;
@@ -37,7 +45,8 @@ class Ledger {
   std::string describe(uint32_t device) const;
 
  private:
-  AddressMap addresses_;
+  AddressMap addresses_, reserved_;
+  std::atomic<bool> any_reserved_{false};  // stays true: who has used some may do so again
   mutable std::mutex mutex_;
   std::vector<Usage> usage_;
 };

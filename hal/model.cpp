@@ -2,6 +2,7 @@
 
 #include "core/base/text.h"
 #include "hal/runtime.h"
+#include "hal/tensor_view.h"
 
 #include <belay/abi/model_format.h>
 #include <belay/graph/outputs.hpp>
@@ -384,6 +385,28 @@ Status Context::check_lent() const {
   return {};
 }
 
+Status Context::check_reserved() const {
+  for (const Reserved& each : reserved_)
+    if (!each.part.has_memory())
+      return {Code::kOutOfRange, "The " + name_of(each.input, each.index) + " lies in " + each.part.text() +
+                                     "; map them before the run."};
+  return {};
+}
+
+void Context::note_reserved(bool input, uint64_t index, const belay_datum* datum) {
+  std::erase_if(reserved_, [&](const Reserved& each) { return each.input == input && each.index == index; });
+  if (datum)
+    each_tensor(*datum, [&](const belay_tensor& tensor) {
+      if (auto part = reserved_part(*hal, tensor)) reserved_.push_back({input, index, std::move(*part)});
+    });
+}
+
+Status Context::check_run() {
+  BELAY_TRY(check_lent());
+  BELAY_TRY(check_reserved());
+  return model_.files().check();
+}
+
 Status Context::check_rebind(bool input, uint64_t index) {
   if (!queued_.timeline || hal->reached(queued_)) return {};
   return {Code::kFailedPrecondition, "The " + name_of(input, index) + " is to change while operation " +
@@ -415,40 +438,39 @@ belay_status Context::exclusively(const char* call, Body&& body) {
   return body();
 }
 
-template <class Set, class Lend>
-belay_status Context::rebind(bool input, uint64_t index, Set&& set, Lend&& lend) {
+template <class Set>
+belay_status Context::rebind(bool input, uint64_t index, const belay_datum* datum, Set&& set) {
   const char* const slot = input ? "set_input" : "set_output";
   return exclusively(slot, [&]() -> belay_status {
-    if (!hal->options().checked) [[likely]]
-      return checked(set(), slot);
-    if (Status good = check_rebind(input, index); !good.ok()) return hal->make(good);
+    const bool is_checked = hal->options().checked;
+    if (is_checked)
+      if (Status good = check_rebind(input, index); !good.ok()) return hal->make(good);
     const belay_status status = checked(set(), slot);
-    if (status == BELAY_OK) {
+    if (status != BELAY_OK) return status;
+    if (hal->ledger().any_reserved().load(std::memory_order_relaxed)) [[unlikely]]
+      note_reserved(input, index, datum);
+    if (is_checked) {
       std::vector<std::shared_ptr<Lent>>& all = input ? inputs_ : outputs_;
       if (all.size() <= index) all.resize(index + 1);
-      all[index] = lend(name_of(input, index));
+      all[index] = datum ? hal->uses().lend(*datum, name_of(input, index)) : nullptr;
     }
     return status;
   });
 }
 
 belay_status Context::set_input(uint64_t index, const belay_datum* datum) {
-  return rebind(
-      true, index, [&] { return vt().set_input(this, index, datum); },
-      [&](std::string who) { return datum ? hal->uses().lend(*datum, std::move(who)) : nullptr; });
+  return rebind(true, index, datum, [&] { return vt().set_input(this, index, datum); });
 }
 
 belay_status Context::set_output(uint64_t index, const belay_tensor* tensor) {
-  return rebind(
-      false, index, [&] { return vt().set_output(this, index, tensor); },
-      [&](std::string who) { return tensor ? hal->uses().lend(*tensor, std::move(who)) : nullptr; });
+  belay_datum datum{};
+  datum.tensor = tensor;
+  return rebind(false, index, tensor ? &datum : nullptr, [&] { return vt().set_output(this, index, tensor); });
 }
 
 belay_status Context::run() {
   return exclusively("run", [&]() -> belay_status {
-    if (Status good = check_lent(); !good.ok()) [[unlikely]]
-      return hal->make(good);
-    if (Status good = model_.files().check(); !good.ok()) [[unlikely]]
+    if (Status good = check_run(); !good.ok()) [[unlikely]]
       return hal->make(good);
     const belay_status raw = vt().run(this);
     if (Status good = model_.files().check_damage(); !good.ok()) [[unlikely]] {
@@ -468,11 +490,10 @@ belay_status Context::run_async(belay_completion completion) {
     running_ = false;
     ended_.notify_all();
   };
-  for (Status good : {check_lent(), model_.files().check()})
-    if (!good.ok()) {
-      stop();
-      return hal->make(good);
-    }
+  if (Status good = check_run(); !good.ok()) {
+    stop();
+    return hal->make(good);
+  }
   completion_ = completion;
   {
     std::lock_guard lock(mutex_);
@@ -553,9 +574,7 @@ belay_status Context::enqueue(Stream& stream, belay_event* out) {
       return hal->make({Code::kFailedPrecondition,
                         "enqueue: the stream is capturing, and a run of '" + model_.name() +
                             "', whose memory changes from one to the next, is no part of a program."});
-    if (Status good = check_lent(); !good.ok()) [[unlikely]]
-      return hal->make(good);
-    if (Status good = model_.files().check(); !good.ok()) [[unlikely]]
+    if (Status good = check_run(); !good.ok()) [[unlikely]]
       return hal->make(good);
     belay_event done{};
     const belay_status raw = vt().enqueue(this, &stream, &done);

@@ -4,6 +4,7 @@
 #include <belay/abi/engine.h>
 #include <belay/kinds.hpp>
 #include <belay/status.hpp>
+#include "hal/buffer.h"
 #include "hal/model_files.h"
 #include "hal/slots.h"
 
@@ -112,11 +113,16 @@ class Context : public Object {
   belay_status lacks(const char* slot);
   // Where memory is checked: nothing that the next run uses has ended.
   Status check_lent() const;
+  // Before a run: what of its inputs and outputs lies in reserved buffers has memory there.
+  Status check_reserved() const;
+  void note_reserved(bool input, uint64_t index, const belay_datum* datum);
+  // What may stand in the way of a run, files and memory.
+  Status check_run();
   // Where memory is checked: no queued run still uses what is to be replaced.
   Status check_rebind(bool input, uint64_t index);
-  // Sets an input or output with `set()`; where memory is checked `lend(who)` is what it lies in then.
-  template <class Set, class Lend>
-  belay_status rebind(bool input, uint64_t index, Set&& set, Lend&& lend);
+  // Sets an input or output with `set()`; it lies in `datum` then.
+  template <class Set>
+  belay_status rebind(bool input, uint64_t index, const belay_datum* datum, Set&& set);
   std::string name_of(bool input, uint64_t index) const;
   static void async_done(void* user, belay_status status);
 
@@ -128,6 +134,12 @@ class Context : public Object {
   bool running_ = false;
   belay_event queued_{};                            // of the last enqueue; timeline 0: none
   std::vector<std::shared_ptr<Lent>> inputs_, outputs_;  // where memory is checked; null: in no buffer
+  struct Reserved {
+    bool input;
+    uint64_t index;
+    ReservedPart part;
+  };
+  std::vector<Reserved> reserved_;
 };
 
 }  // namespace belay::hal

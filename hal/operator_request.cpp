@@ -2,6 +2,7 @@
 
 #include <belay/graph/builder.hpp>
 #include <belay/graph/dtype.hpp>
+#include "hal/hal.h"
 
 #include <span>
 #include <vector>
@@ -15,7 +16,7 @@ constexpr uint32_t kNewestVersion =
 
 // ---- checks
 
-Status check_attribute(const belay_op_req& req, uint64_t index) {
+Status check_attribute(const Hal& hal, const belay_op_req& req, uint64_t index) {
   const belay_op_attribute* attribute = req.attributes[index];
   const std::string who = "Attribute " + std::to_string(index) + " of operator " + operator_name(req);
   const auto wrong = [&](const std::string& text) { return Status(Code::kInvalidArgument, who + text); };
@@ -56,11 +57,12 @@ Status check_attribute(const belay_op_req& req, uint64_t index) {
   }
   if (attribute->kind == BELAY_ATTR_TENSOR) {
     const auto* tensor = static_cast<const belay_tensor*>(attribute->values);
-    BELAY_ASSIGN(const TensorView view, view_of(tensor, who + name));
+    BELAY_ASSIGN(const TensorView view, view_of(tensor, who + name, &hal));
     if (!view.in_host_memory(*tensor)) return wrong(name + " is a tensor that is not dense in host memory.");
     if (view.bytes > kConstantBytes)
       return wrong(name + " has " + std::to_string(view.bytes) + " bytes, at most " +
                    std::to_string(kConstantBytes) + " are possible.");
+    BELAY_TRY(hal.ledger().check_mapped(who + name, tensor->data, view.bytes));
   }
   return {};
 }
@@ -110,7 +112,7 @@ bool is_constant(const belay_op_req& req, uint64_t input) {
   return input < 64 && (req.constant_inputs >> input & 1) && req.inputs[input];
 }
 
-Result<OperatorViews> check_operator(const belay_op_req& req) {
+Result<OperatorViews> check_operator(const Hal& hal, const belay_op_req& req) {
   const auto wrong = [&](const std::string& text) { return Status(Code::kInvalidArgument, text); };
   if (req.hdr.struct_size < sizeof req)
     return wrong("struct_size of the operator's request is " + std::to_string(req.hdr.struct_size) +
@@ -134,26 +136,27 @@ Result<OperatorViews> check_operator(const belay_op_req& req) {
   if (req.input_count < 64 && req.constant_inputs >> req.input_count)
     return wrong("Operator " + operator_name(req) + " has " + std::to_string(req.input_count) +
                  " inputs; constant_inputs names others.");
-  for (uint64_t i = 0; i < req.attribute_count; ++i) BELAY_TRY(check_attribute(req, i));
+  for (uint64_t i = 0; i < req.attribute_count; ++i) BELAY_TRY(check_attribute(hal, req, i));
   OperatorViews views{std::vector<TensorView>(req.input_count), std::vector<TensorView>(req.output_count)};
   for (uint64_t i = 0; i < req.input_count; ++i) {
     if (!req.inputs[i]) continue;
     const std::string label = operand(req, "Input", i);
     TensorView& view = views.inputs[i];
-    BELAY_ASSIGN(view, view_of(req.inputs[i], label));
+    BELAY_ASSIGN(view, view_of(req.inputs[i], label, &hal));
     if (!is_constant(req, i)) continue;
     if (view.bytes > kConstantBytes)
       return wrong(label + " is constant and has " + std::to_string(view.bytes) + " bytes, at most " +
                    std::to_string(kConstantBytes) + " are possible.");
     if (!view.in_host_memory(*req.inputs[i]))
       return wrong(label + " is constant, so it must be dense in host memory.");
+    BELAY_TRY(hal.ledger().check_mapped(label, req.inputs[i]->data, view.bytes));
   }
   bool wanted = false;
   for (uint64_t i = 0; i < req.output_count; ++i) {
     if (!req.outputs[i]) continue;
     wanted = true;
     const std::string label = operand(req, "Output", i);
-    BELAY_ASSIGN(views.outputs[i], view_of(req.outputs[i], label));
+    BELAY_ASSIGN(views.outputs[i], view_of(req.outputs[i], label, &hal));
     BELAY_TRY(check_apart(views.outputs[i], label));
   }
   if (!wanted) return wrong("Operator " + operator_name(req) + " has no output that is wanted.");

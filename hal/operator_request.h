@@ -17,7 +17,7 @@ struct OperatorViews {
   std::vector<TensorView> inputs, outputs;
 };
 // Names the operator and what is wrong. INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED.
-Result<OperatorViews> check_operator(const belay_op_req& req);
+Result<OperatorViews> check_operator(const Hal& hal, const belay_op_req& req);
 
 // Of a request that was checked:
 // Equal for requests that one executable serves: all that a kernel is prepared for, but the device. Memory of

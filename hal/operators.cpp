@@ -266,12 +266,12 @@ Status Operators::bind(Run& run, Stream& stream, const belay_op_req& req, const 
 }
 
 Status Operators::prepare(Device& device, const belay_op_req& req) {
-  BELAY_TRY(check_operator(req).status());
+  BELAY_TRY(check_operator(hal_, req).status());
   return entry_for(device, req).status();
 }
 
 Status Operators::run(Stream& stream, const belay_op_req& req, belay_event* out) {
-  BELAY_ASSIGN(const OperatorViews views, check_operator(req));
+  BELAY_ASSIGN(const OperatorViews views, check_operator(hal_, req));
   if (!stream.device().host_visible())
     return {Code::kUnimplemented, "Operator " + operator_name(req) + " on '" + stream.device().name() +
                                       "': the host does not see its memory; load a model for it instead."};

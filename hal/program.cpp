@@ -20,6 +20,13 @@ char* address_of(const belay_binding& binding) {
   return base ? base + binding.offset : nullptr;
 }
 
+// The part of a reserved buffer that a checked binding is.
+std::optional<ReservedPart> reserved_part(const Hal& hal, const belay_binding& binding) {
+  if (!binding.buffer) return hal.ledger().reserved(address_of(binding), binding.bytes);
+  const Buffer& buffer = *static_cast<const Buffer*>(binding.buffer);
+  return buffer.mapped ? std::optional(buffer.part(binding.offset, binding.bytes)) : std::nullopt;
+}
+
 }  // namespace
 
 Status Program::check(const belay_program_req& req) {
@@ -86,6 +93,8 @@ Status check_bindings(Device& device, const char* call, const belay_binding* bin
         return of(Code::kInvalidArgument, "is host memory, which this device does not see; use a buffer.");
       if (!binding.host && binding.bytes)
         return of(Code::kInvalidArgument, "has neither a buffer nor host memory.");
+      if (const auto part = reserved_part(*device.hal, binding); part && !part->has_memory())
+        return of(Code::kOutOfRange, "lies in " + part->text() + ".");
       continue;
     }
     const Buffer* buffer = alive<Buffer>(binding.buffer);
@@ -109,6 +118,10 @@ Status Program::check_launch(const belay_binding* bindings, uint64_t count) cons
                  ".");
   if (count && !bindings) return wrong("bindings is NULL.");
   BELAY_TRY(check_bindings(device_, "program_launch", bindings, count));
+  for (const ReservedPart& part : uses_)
+    if (!part.has_memory())
+      return {Code::kOutOfRange, "Launch of a program on '" + device_.name() + "': what it was captured from uses " +
+                                     part.text() + "."};
   return recording_ ? recording_->check(bindings, count) : Status();
 }
 
@@ -118,14 +131,21 @@ belay_status Program::launch(Stream& stream, const belay_binding* bindings, uint
     return hal->make({Code::kInvalidArgument, "Launch of a program of '" + device_.name() +
                                                   "' on a stream of '" + stream.device().name() +
                                                   "'; use a stream of the program's device."});
-  bool good = count == binding_count_ && (count == 0 || bindings) && !recording_;
+  bool good = count == binding_count_ && (count == 0 || bindings) && !recording_ && uses_.empty() &&
+              !stream.capturing();
+  const bool any_reserved = hal->ledger().any_reserved().load(std::memory_order_relaxed);
   for (uint64_t i = 0; good && i < count; ++i) {
     const Buffer* buffer = alive<Buffer>(bindings[i].buffer);
     good = buffer ? buffer->device == &device_ && buffer->holds(bindings[i].offset, bindings[i].bytes)
-                  : !bindings[i].buffer && bindings[i].host && device_.host_visible();
+                  : !bindings[i].buffer && bindings[i].host && device_.host_visible() && !any_reserved;
   }
   if (!good) [[unlikely]] {
     if (Status status = check_launch(bindings, count); !status.ok()) return hal->make(status);
+    if (stream.capturing()) {
+      for (const ReservedPart& part : uses_) stream.note(part);
+      for (uint64_t i = 0; i < count; ++i)
+        if (const auto part = reserved_part(*hal, bindings[i])) stream.note(*part);
+    }
     if (recording_) return recording_->play(stream, bindings, count, out);
   }
   const auto& vt = *static_cast<const belay_driver_program_vt*>(table);

@@ -3,6 +3,7 @@
 
 #include <belay/abi/driver.h>
 #include <belay/status.hpp>
+#include "hal/buffer.h"
 #include "hal/slots.h"
 
 #include <cstdint>
@@ -75,6 +76,8 @@ class Program : public Object {
 
   Device& device() const { return device_; }
   const Recording* recording() const { return recording_.get(); }
+  // What a captured program uses of reserved buffers: each launch needs memory there. Before the first launch.
+  void set_uses(std::vector<ReservedPart> uses) { uses_ = std::move(uses); }
   belay_status launch(Stream& stream, const belay_binding* bindings, uint64_t count, belay_event* out);
 
   // INVALID_ARGUMENT names the node, the argument and what is wrong.
@@ -86,6 +89,7 @@ class Program : public Object {
   Device& device_;
   const uint64_t binding_count_;
   const std::unique_ptr<Recording> recording_;  // null: the driver has the program
+  std::vector<ReservedPart> uses_;
 };
 
 }  // namespace belay::hal

@@ -15,7 +15,7 @@ std::string range(uint64_t offset, uint64_t bytes) {
 }  // namespace
 
 Stream::Stream(Device& device, uint64_t timeline, uint64_t depth, uint32_t flags)
-    : device_(&device), timeline_(timeline), flags_(flags), depth_(depth) {}
+    : device_(&device), any_reserved_(device.hal->ledger().any_reserved()), timeline_(timeline), flags_(flags), depth_(depth) {}
 
 Stream::~Stream() = default;
 
@@ -85,6 +85,14 @@ belay_status Stream::record_step(Step&& step, belay_event* out) {
   return BELAY_OK;
 }
 
+void Stream::note(const ReservedPart& part) {
+  std::lock_guard lock(lock_);
+  if (std::none_of(captured_.begin(), captured_.end(), [&](const ReservedPart& each) {
+        return each.ranges == part.ranges && each.offset == part.offset && each.bytes == part.bytes;
+      }))
+    captured_.push_back(part);
+}
+
 belay_status Stream::copy_otherwise(belay_copy_req req, belay_event* out) {
   const auto wrong = [&](Code code, std::string text) {
     return hal->make({code, "Copy of " + std::to_string(req.bytes) + " bytes on a stream of '" +
@@ -94,16 +102,24 @@ belay_status Stream::copy_otherwise(belay_copy_req req, belay_event* out) {
   // host where its bytes are visible there.
   const auto settle = [&](belay_obj*& handle, uint64_t& offset, auto*& address,
                           const char* name) -> belay_status {
+    if (!handle && req.bytes == 0) return BELAY_OK;
     if (!handle) {
-      if (address || req.bytes == 0) return BELAY_OK;
-      return wrong(Code::kInvalidArgument,
-                   std::string(name) + " is NULL and so is host_" + name + "; set one of them.");
+      if (!address)
+        return wrong(Code::kInvalidArgument,
+                     std::string(name) + " is NULL and so is host_" + name + "; set one of them.");
+      const std::optional<ReservedPart> part = hal->ledger().reserved(address, req.bytes);
+      if (!part) return BELAY_OK;
+      if (!part->has_memory())
+        return wrong(Code::kOutOfRange, "host_" + std::string(name) + " lies in " + part->text() + ".");
+      if (capturing()) note(*part);
+      return BELAY_OK;
     }
     Buffer* buffer = alive<Buffer>(handle);
     if (!buffer) return hal->make(hal->bad_handle(handle, BELAY_OBJ_BUFFER, "copy", name));
     if (!buffer->holds(offset, req.bytes))
       return wrong(Code::kOutOfRange, std::string(name) + ": " + range(offset, req.bytes) +
                                           " are not inside the buffer, " + buffer->extent() + ".");
+    if (buffer->mapped && capturing()) note(buffer->part(offset, req.bytes));
     if (buffer->device == device_) return BELAY_OK;
     if (buffer->hal != hal)
       return wrong(Code::kInvalidArgument, std::string(name) + " is a buffer of another runtime.");
@@ -151,6 +167,7 @@ belay_status Stream::fill(const belay_fill_req& req, belay_event* out) {
   if (req.bytes % unit)
     return wrong(Code::kInvalidArgument,
                  "its length is no multiple of pattern_bytes, " + std::to_string(unit) + ".");
+  if (dst->mapped && capturing()) note(dst->part(req.dst_offset, req.bytes));
   if (flags() & kRecording) return record_step(req, out);
   return queue("fill", out, [&](uint64_t* value) { return vt().fill(this, &req, value); });
 }
@@ -311,6 +328,7 @@ belay_status Stream::capture_begin() {
 
 Result<Program*> Stream::capture_end() {
   std::unique_ptr<Recording> recorded;
+  std::vector<ReservedPart> uses;
   belay_created made{};
   {
     std::lock_guard lock(lock_);
@@ -318,6 +336,8 @@ Result<Program*> Stream::capture_end() {
       return Status(Code::kFailedPrecondition, "No capture has begun on this stream of '" + device_->name() +
                                                    "'; call capture_begin first.");
     const bool of_driver = flags() & kCapturing;
+    uses = std::move(captured_);
+    captured_.clear();
     flags_.store(flags() & ~uint32_t(kRecording | kCapturing), std::memory_order_relaxed);
     if (of_driver) {
       made.hdr.struct_size = sizeof made;
@@ -327,8 +347,10 @@ Result<Program*> Stream::capture_end() {
       recorded = std::move(recording_);
     }
   }
-  if (recorded) return device_->adopt_program(std::move(recorded), 0);
-  return device_->adopt_program(made, 0);
+  BELAY_ASSIGN(Program* const program, recorded ? device_->adopt_program(std::move(recorded), 0)
+                                                : device_->adopt_program(made, 0));
+  program->set_uses(std::move(uses));
+  return program;
 }
 
 }  // namespace belay::hal

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace belay::hal {
 
@@ -64,6 +65,7 @@ class Stream : public Object {
 
   bool capturing() const { return flags() & (kRecording | kCapturing); }
   belay_status capture_begin();
+  void note(const ReservedPart& part);  // while it captures: the program will use this
   Result<Program*> capture_end();
 
   // Calls slot(&value), a queueing slot of the driver, with the lock held, and again after there is room.
@@ -89,17 +91,19 @@ class Stream : public Object {
 
  private:
   uint32_t flags() const { return flags_.load(std::memory_order_relaxed); }
-  // The buffers are this device's and hold the ranges, and nothing is to be recorded.
+  // The buffers are this device's and hold the ranges, host addresses lie in no reserved buffer, and nothing is to be
+  // recorded.
   bool fits(const belay_copy_req& req) const {
     const Buffer* dst = alive<Buffer>(req.dst);
     const Buffer* src = alive<Buffer>(req.src);
+    const bool host_mapped = !any_reserved_.load(std::memory_order_relaxed);
     const bool to = req.dst ? dst && dst->device == device_ && dst->holds(req.dst_offset, req.bytes)
-                            : req.host_dst != nullptr || req.bytes == 0;
+                            : (req.host_dst != nullptr && host_mapped) || req.bytes == 0;
     const bool from = req.src ? src && src->device == device_ && src->holds(req.src_offset, req.bytes)
-                              : req.host_src != nullptr || req.bytes == 0;
+                              : (req.host_src != nullptr && host_mapped) || req.bytes == 0;
     const bool apart = !dst || dst != src || req.dst_offset + req.bytes <= req.src_offset ||
                        req.src_offset + req.bytes <= req.dst_offset || req.bytes == 0;
-    return to && from && apart && !(flags() & kRecording);
+    return to && from && apart && !capturing();
   }
   belay_status copy_otherwise(belay_copy_req req, belay_event* out);
   belay_status launch_otherwise(const belay_launch_req& req, belay_event* out);
@@ -111,11 +115,13 @@ class Stream : public Object {
   belay_status record_step(Step&& step, belay_event* out);
 
   Device* const device_;
+  const std::atomic<bool>& any_reserved_;  // of the ledger
   const uint64_t timeline_;
   std::atomic<uint32_t> flags_;
   SpinLock lock_;
   const uint64_t depth_;                  // what the queue holds
   std::unique_ptr<Recording> recording_;  // with kRecording; changed under lock_
+  std::vector<ReservedPart> captured_;    // what the capture uses of reserved buffers; changed under lock_
 };
 
 }  // namespace belay::hal

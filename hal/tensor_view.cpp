@@ -68,7 +68,7 @@ TensorView TensorView::packed() const {
   return out;
 }
 
-Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label) {
+Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label, const Hal* hal) {
   const auto wrong = [&](Code code, const std::string& text) { return Status(code, label + " " + text); };
   if (!tensor) return wrong(Code::kInvalidArgument, "is NULL, want a tensor.");
   if (tensor->hdr.struct_size < offsetof(belay_tensor, quant))
@@ -120,8 +120,21 @@ Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label)
                                         (view.dense ? "" : " with strides " + list(view.strides)) +
                                         ", which needs " + std::to_string(view.high) +
                                         " bytes; its storage has " + std::to_string(tensor->bytes) + ".");
-  if (const belay_quant* quant = quant_of(*tensor)) BELAY_TRY(check_quant(*quant, view, label));
+  if (const belay_quant* quant = quant_of(*tensor)) BELAY_TRY(check_quant(*quant, view, label, hal));
   return view;
+}
+
+std::optional<ReservedPart> reserved_part(const Hal& hal, const belay_tensor& tensor) {
+  const Buffer* const buffer = tensor.data ? nullptr : alive<Buffer>(tensor.buffer);
+  if (!tensor.data && (!buffer || !buffer->mapped)) return std::nullopt;
+  belay_tensor numbers = tensor;
+  // Text is what refers to it, of the size of this type.
+  if (tensor.dtype == BELAY_DT_STRING) numbers.dtype = BELAY_DT_COMPLEX128;
+  const Result<TensorView> view = view_of(&numbers, "The tensor");
+  if (!view.ok() || !view->count) return std::nullopt;
+  const auto bytes = uint64_t(view->high - view->low);
+  if (buffer) return buffer->part(tensor.offset + uint64_t(view->low), bytes);
+  return hal.ledger().reserved(static_cast<const char*>(tensor.data) + view->low, bytes);
 }
 
 Result<char*> address_of(const Hal& hal, const belay_tensor& tensor, const TensorView& view,
@@ -133,6 +146,7 @@ Result<char*> address_of(const Hal& hal, const belay_tensor& tensor, const Tenso
   if (tensor.data && tensor.buffer)
     return wrong(Code::kInvalidArgument, "has data and a buffer; set one of them.");
   char* address = static_cast<char*>(tensor.data);
+  if (address) BELAY_TRY(hal.ledger().check_mapped(label, address + view.low, uint64_t(view.high - view.low)));
   if (tensor.buffer) {
     Buffer* buffer = alive<Buffer>(tensor.buffer);
     if (!buffer)
@@ -182,7 +196,7 @@ Status check_apart(const TensorView& view, const std::string& label) {
   return {};
 }
 
-Status check_quant(const belay_quant& quant, const TensorView& view, const std::string& label) {
+Status check_quant(const belay_quant& quant, const TensorView& view, const std::string& label, const Hal* hal) {
   const auto wrong = [&](const std::string& text) {
     return Status(Code::kInvalidArgument, label + " " + text);
   };
@@ -212,6 +226,7 @@ Status check_quant(const belay_quant& quant, const TensorView& view, const std::
     BELAY_ASSIGN(TensorView part, view_of(tensor, whose));
     if (!part.in_host_memory(*tensor))
       return Status(Code::kInvalidArgument, whose + " must be dense, in host memory.");
+    if (hal) BELAY_TRY(hal->ledger().check_mapped(whose, tensor->data, part.bytes));
     const bool one = quant.kind == BELAY_QUANT_TENSOR && part.count == 1 && part.dims.size() <= 1;
     if (part.dims != dims && !one)
       return Status(Code::kInvalidArgument,
@@ -362,8 +377,8 @@ belay_status copy_tensor(Stream& stream, const belay_tensor* to, const belay_ten
   char *dst_at = nullptr, *src_at = nullptr;
   const Status checked = [&]() -> Status {
     const std::string target = "The destination", source = "The source";
-    BELAY_ASSIGN(dst, view_of(to, target));
-    BELAY_ASSIGN(src, view_of(from, source));
+    BELAY_ASSIGN(dst, view_of(to, target, &hal));
+    BELAY_ASSIGN(src, view_of(from, source, &hal));
     if (dst.dtype != src.dtype || dst.dims != src.dims)
       return {Code::kInvalidArgument, target + " is " + dst.text() + " and the source " + src.text() +
                                           "; want the same type and dims."};

@@ -4,8 +4,10 @@
 #include <belay/abi/driver.h>
 #include <belay/abi/tensor.h>
 #include <belay/status.hpp>
+#include "hal/buffer.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,18 @@ struct TensorView {
 
 // The tensor's numbers, without looking at its memory. `label` begins the sentence: "Input 1 of operator
 // 'Add'". INVALID_ARGUMENT, OUT_OF_RANGE (strides or storage), UNIMPLEMENTED (strides of elements below a
-// byte).
-Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label);
+// byte). What a quantisation refers to is read; with a Hal it is known whether there is memory.
+Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label, const Hal* hal = nullptr);
+// Calls fn(tensor) for each tensor of a datum, of its items too.
+template <class Fn>
+void each_tensor(const belay_datum& datum, Fn&& fn, int depth = 0) {
+  constexpr int kDeepest = 16;  // what is deeper no engine takes
+  if (datum.tensor) fn(*datum.tensor);
+  for (uint64_t i = 0; datum.items && depth < kDeepest && i < datum.item_count; ++i)
+    if (datum.items[i]) each_tensor(*datum.items[i], fn, depth + 1);
+}
+// What of a tensor that an engine has taken lies in a reserved buffer; nothing: it lies elsewhere.
+std::optional<ReservedPart> reserved_part(const Hal& hal, const belay_tensor& tensor);
 // Where the host sees the first element of a checked view; nullptr: it has no elements. INVALID_ARGUMENT (no
 // memory, two, a dead buffer), OUT_OF_RANGE (past the buffer), UNIMPLEMENTED (memory that the host does not
 // see).
@@ -45,7 +57,7 @@ Status check_aligned(const TensorView& view, const char* address, const std::str
 // INVALID_ARGUMENT: two elements lie, or may lie, at one place, so that it cannot be written.
 Status check_apart(const TensorView& view, const std::string& label);
 // Scale, zero point, axis and block fit the view.
-Status check_quant(const belay_quant& quant, const TensorView& view, const std::string& label);
+Status check_quant(const belay_quant& quant, const TensorView& view, const std::string& label, const Hal* hal);
 inline const belay_quant* quant_of(const belay_tensor& tensor) {
   return BELAY_HAS(&tensor, belay_tensor, quant) ? tensor.quant : nullptr;
 }

@@ -1,6 +1,7 @@
 #include "hal/uses.h"
 
 #include "hal/hal.h"
+#include "hal/tensor_view.h"
 
 #include <algorithm>
 
@@ -38,26 +39,13 @@ void Uses::add(const belay_tensor& tensor, const std::shared_ptr<Lent>& lent, bo
   all.push_back(lent);
 }
 
-void Uses::add(const belay_datum& datum, const std::shared_ptr<Lent>& lent, bool& found, int depth) {
-  constexpr int kDeepest = 16;  // what is deeper no engine takes
-  if (datum.tensor) add(*datum.tensor, lent, found);
-  for (uint64_t i = 0; datum.items && depth < kDeepest && i < datum.item_count; ++i)
-    if (datum.items[i]) add(*datum.items[i], lent, found, depth + 1);
-}
-
 std::shared_ptr<Lent> Uses::lend(const belay_datum& datum, std::string who) {
   auto lent = std::make_shared<Lent>();
   lent->who = std::move(who);
   bool found = false;
   std::lock_guard lock(mutex_);
-  add(datum, lent, found, 0);
+  each_tensor(datum, [&](const belay_tensor& tensor) { add(tensor, lent, found); });
   return found ? lent : nullptr;
-}
-
-std::shared_ptr<Lent> Uses::lend(const belay_tensor& tensor, std::string who) {
-  belay_datum datum{};
-  datum.tensor = &tensor;
-  return lend(datum, std::move(who));
 }
 
 // "operation 3 (fill) queued on a stream of 'cpu:0'"; empty: it has ended.

@@ -34,7 +34,6 @@ class Uses {
               const std::vector<const void*>& addresses);
   // What a context was lent, until the last reference to it goes. Nothing: it lies in no buffer.
   std::shared_ptr<Lent> lend(const belay_datum& datum, std::string who);
-  std::shared_ptr<Lent> lend(const belay_tensor& tensor, std::string who);
   // Before a buffer is destroyed: waits for the queued work that uses it and lets contexts know.
   // FAILED_PRECONDITION names the buffer, who uses it and what to do. `left`: what cannot be waited for, as
   // from a step of that work itself.
@@ -57,7 +56,6 @@ class Uses {
   std::string going_on(const Use& use) const;
   const Buffer* buffer_of(belay_obj* handle, const void* address) const;
   void add(const belay_tensor& tensor, const std::shared_ptr<Lent>& lent, bool& found);
-  void add(const belay_datum& datum, const std::shared_ptr<Lent>& lent, bool& found, int depth);
 
   Hal& hal_;
   std::mutex mutex_;

@@ -408,6 +408,7 @@ TEST_F(OperatorsTest, BadRequestsAreNamed) {
 }
 
 TEST_F(OperatorsTest, AnImageHoldsTheNodeItsConstantsAndItsQuantisation) {
+  start();
   float scales[] = {0.5f, 0.25f};
   int8_t zeros[] = {1, 2};
   std::array<char, 64> memory{};
@@ -429,7 +430,7 @@ TEST_F(OperatorsTest, AnImageHoldsTheNodeItsConstantsAndItsQuantisation) {
   req.inputs = inputs, req.input_count = 2;
   req.outputs = outputs, req.output_count = 1;
   req.constant_inputs = 2;
-  ASSERT_TRUE(check_operator(req).ok()) << check_operator(req).status().message();
+  ASSERT_TRUE(check_operator(*hal_, req).ok()) << check_operator(*hal_, req).status().message();
   const Result<std::string> made = image_of(req);
   ASSERT_TRUE(made.ok()) << made.status().message();
   std::vector<uint64_t> words((made->size() + 7) / 8);

@@ -1,7 +1,9 @@
 #include "hal_fixture.h"
 
 #include <belay/testing/mock_driver.hpp>
+#include <belay/testing/mock_package.hpp>
 
+#include <array>
 #include <thread>
 
 namespace belay::hal {
@@ -116,6 +118,49 @@ TEST_F(VirtualMemoryTest, OperationsMayUseMappedBytesOnly) {
   EXPECT_EQ(copy(8160).code(), Code::kOutOfRange);
   vt().stream_destroy(host(), on);
   vt().buffer_destroy(host(), buffer);
+}
+
+TEST_F(VirtualMemoryTest, BindingsOfPackagesAndProgramsAreMapped) {
+  NiceDevice& on = add_virtual("mock");
+  NiceMock<belay::testing::MockNativeModels> models(host());
+  ON_CALL(on, extension).WillByDefault([](std::string_view id) -> const void* {
+    return id == BELAY_DRIVER_VIRTUAL_MEMORY ? &MockDevice::virtual_memory_table()
+                                             : belay::testing::MockNativeModels::extension(id);
+  });
+  EXPECT_CALL(models, load)
+      .WillOnce(Return(ByMove(give<belay::testing::MockPackage>(
+          std::make_unique<NiceMock<belay::testing::MockPackage>>(host())))));
+  start();
+  auto load = request<belay_package_req>();
+  load.kind = to_str("om"), load.bytes = {"compiled", 8}, load.name = to_str("net.om");
+  belay_obj* package = nullptr;
+  ASSERT_TRUE(take(vt().package_load(host(), device(), &load, &package)).ok());
+  auto make = request<belay_program_req>();
+  make.binding_count = 1;
+  belay_obj* program = nullptr;
+  ASSERT_TRUE(take(vt().program_create(host(), device(), &make, &program)).ok());
+  belay_obj* const queue = stream(device());
+  belay_obj* const memory = reserve(16384);
+  char* const base = static_cast<char*>(info(memory).host);
+  std::array<char, 64> plain{};
+  const auto launch = [&](belay_binding binding) {
+    const belay_binding both[] = {{nullptr, plain.data(), 0, 64}, binding};
+    const Status as_program = take(vt().program_launch(host(), program, queue, &binding, 1, nullptr));
+    const Status as_package = take(vt().package_launch(host(), package, queue, both, 2, nullptr));
+    EXPECT_EQ(as_program.code(), as_package.code());
+    return as_program.message() + as_package.message();
+  };
+  const std::string none = "which has 16384 bytes reserved, 0 of them mapped";
+  EXPECT_THAT(launch({memory, nullptr, 4096, 64}), AllOf(HasSubstr("binding 0"), HasSubstr("binding 1"), HasSubstr(none)));
+  EXPECT_THAT(launch({nullptr, base, 4096, 64}), AllOf(HasSubstr("binding 0"), HasSubstr("binding 1"), HasSubstr(none)));
+  ASSERT_TRUE(map(memory, 4096, 4096).ok());
+  EXPECT_EQ(launch({memory, nullptr, 4096, 64}), "");
+  EXPECT_EQ(launch({nullptr, base, 4096, 64}), "");
+  EXPECT_EQ(launch({nullptr, plain.data(), 0, 64}), "");
+  vt().buffer_destroy(host(), memory);
+  vt().program_destroy(host(), program);
+  vt().package_destroy(host(), package);
+  vt().stream_destroy(host(), queue);
 }
 
 TEST_F(VirtualMemoryTest, ADeviceWithoutItSaysSo) {

@@ -129,9 +129,10 @@ typedef struct belay_hal_vt {
   belay_status (*reset)(const belay_host*, belay_obj* device) BELAY_NOEXCEPT;
 
   /* A buffer of addresses without memory, `req->bytes` rounded up to the granularity (see buffer_info; req->host is NULL).
-   * Memory comes with map and counts against [memory] limit from then on; operations may use mapped bytes only, which is
-   * checked; `find` knows all of its addresses. buffer_destroy ends it and what is mapped. Errors: UNIMPLEMENTED (the
-   * device has no virtual memory: names it), INVALID_ARGUMENT (0 bytes, a bad alignment), RESOURCE_EXHAUSTED. */
+   * Memory comes with map and counts against [memory] limit from then on; operations and runs may use mapped bytes only,
+   * which is checked when they are queued, for host addresses too (but not for those in the words of a launch); `find`
+   * knows all of its addresses. buffer_destroy ends it and what is mapped. Errors: UNIMPLEMENTED (the device has no virtual
+   * memory: names it), INVALID_ARGUMENT (0 bytes, a bad alignment), RESOURCE_EXHAUSTED. */
   belay_status (*reserve)(const belay_host*, belay_obj* device, const belay_alloc_req*, belay_obj** out) BELAY_NOEXCEPT;
   /* Puts memory, all 0, behind bytes [offset, offset + bytes) of a reserved buffer. Errors: FAILED_PRECONDITION (not
    * reserved; some of it is mapped already: says where), INVALID_ARGUMENT (0 bytes, no multiples of the granularity),
