@@ -468,6 +468,7 @@ void Device::end_stream(Stream* stream) {
   // Memory that its work uses counts as free once its timeline is gone.
   if (!hal->reached({timeline, last})) hal->release(stream->synchronize(last, BELAY_FOREVER));
   hal->timelines().remove(timeline);
+  if (hal->options().checked) hal->uses().ended(timeline);
   const belay_status left = stream->query(last);
   Slots<Stream>::retire(stream);
   stream->vt().destroy(stream);

@@ -208,8 +208,16 @@ belay_status Stream::wait(belay_event event) {
                                            "': the event's timeline " + std::to_string(event.timeline) +
                                            " is none of this runtime."});
   if (flags() & kRecording) return wait_recorded(event);
+  belay_event at{};  // of the wait itself
+  const belay_status status = queue_wait(event, &at);
+  if (status == BELAY_OK && at.value && hal->options().checked) hal->uses().waited(at, event);
+  return status;
+}
+
+belay_status Stream::queue_wait(belay_event event, belay_event* at) {
+  Timelines& timelines = hal->timelines();
   if (Timelines::device_of(event.timeline) == device_->index()) [[likely]] {
-    return queue("wait", nullptr, [&](uint64_t* value) {
+    return queue("wait", at, [&](uint64_t* value) {
       const belay_status queued = vt().wait(this, event, value);
       if (BELAY_STATUS_CODE(queued) != BELAY_NOT_FOUND ||
           timelines.state(event.timeline) != Timelines::State::kEnded)
@@ -229,7 +237,7 @@ belay_status Stream::wait(belay_event event) {
   Result<std::optional<belay_event>> instead = device_->mirrors().join(*device_, *source, event);
   if (!instead.ok()) return hal->make(instead.status());
   if (!*instead) return BELAY_OK;
-  return queue("wait", nullptr, [&](uint64_t* value) { return vt().wait(this, **instead, value); });
+  return queue("wait", at, [&](uint64_t* value) { return vt().wait(this, **instead, value); });
 }
 
 // What comes before in this stream is in the recording, or has been queued before any replay of it; of others

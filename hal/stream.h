@@ -111,6 +111,8 @@ class Stream : public Object {
   belay_status not_queued(const char* what, belay_status status, bool always_room);
   belay_status make_room(bool help);
   belay_status wait_recorded(belay_event event);
+  // `at` is the event of the wait, or left as it is where nothing has to be waited for.
+  belay_status queue_wait(belay_event event, belay_event* at);
   template <class Step>
   belay_status record_step(Step&& step, belay_event* out);
 

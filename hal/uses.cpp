@@ -57,20 +57,51 @@ std::string Uses::going_on(const Use& use) const {
          stream->device().name() + "'";
 }
 
+void Uses::waited(belay_event at, belay_event source) {
+  std::lock_guard lock(mutex_);
+  Waits& waits = waits_[at.timeline];
+  if (waits.all.size() >= waits.enough) {
+    // What is reached has no use that goes on.
+    std::erase_if(waits.all, [&](const Wait& wait) { return hal_.reached(wait.source); });
+    waits.enough = std::max<size_t>(64, 2 * waits.all.size());
+  }
+  waits.all.push_back({at.value, source});
+}
+
+void Uses::ended(uint64_t timeline) {
+  std::lock_guard lock(mutex_);
+  waits_.erase(timeline);
+}
+
+bool Uses::implied(const std::vector<belay_event>& events, belay_event event) const {
+  std::map<uint64_t, uint64_t> seen;  // how far each timeline is known
+  std::vector<belay_event> todo = events;
+  while (!todo.empty()) {
+    const belay_event next = todo.back();
+    todo.pop_back();
+    if (next.timeline == event.timeline && next.value >= event.value) return true;
+    uint64_t& known = seen[next.timeline];
+    if (next.value <= known) continue;
+    if (const auto at = waits_.find(next.timeline); at != waits_.end())
+      for (const Wait& wait : at->second.all)
+        if (wait.value > known && wait.value <= next.value) todo.push_back(wait.source);
+    known = next.value;
+  }
+  return false;
+}
+
 Status Uses::end_after(const Buffer& buffer, const std::vector<belay_event>& events) {
   std::lock_guard lock(mutex_);
   const auto at = entries_.find(&buffer);
   if (at == entries_.end()) return {};
   for (const Use& use : at->second.queued) {
-    const bool covered = std::any_of(events.begin(), events.end(), [&](const belay_event& event) {
-      return event.timeline == use.event.timeline && event.value >= use.event.value;
-    });
-    const std::string user = covered ? std::string() : going_on(use);
+    const std::string user = implied(events, use.event) ? std::string() : going_on(use);
     if (user.empty()) continue;
     return {Code::kFailedPrecondition,
             "buffer_destroy_after: a buffer of " + std::to_string(buffer.bytes) + " bytes on '" +
                 buffer.device->name() + "' is used by " + user +
-                ", which none of the events covers: give an event of that stream from there on as well."};
+                ", which none of the events covers: give an event of that stream from there on as well, or of work behind a "
+                "wait for it."};
   }
   for (const std::weak_ptr<Lent>& weak : at->second.lent)
     if (const std::shared_ptr<Lent> lent = weak.lock()) lent->gone = true;

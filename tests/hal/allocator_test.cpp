@@ -74,7 +74,7 @@ struct Slow {
     ON_CALL(mock, launch).WillByDefault([this](const belay_launch_req&) -> Result<uint64_t> {
       return ++queued;
     });
-    ON_CALL(mock, wait).WillByDefault([this](belay_event) -> Status { return ++queued, Status(); });
+    ON_CALL(mock, wait).WillByDefault([this](belay_event) -> Result<uint64_t> { return ++queued; });
     ON_CALL(mock, last_value).WillByDefault([this] { return queued.load(); });
     ON_CALL(mock, query).WillByDefault([this](uint64_t value) {
       return value <= reached ? Status() : Status(Code::kUnavailable, "");
@@ -440,6 +440,35 @@ TEST_F(OrderedTest, CheckedEventsMustCoverWhatIsQueued) {
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("operation 2 (fill)"), HasSubstr("none of the events covers")));
   ASSERT_TRUE(destroy_after(one, {used}).ok());  // it was left as it is
+}
+
+TEST_F(OrderedTest, CheckedEventsCoverWhatTheirStreamWaitedFor) {
+  open({.checked = true});
+  auto fill = request<belay_fill_req>();
+  fill.bytes = 100, fill.pattern_bytes = 1;
+  ON_CALL(*first_mock_, fill).WillByDefault([&](const belay_fill_req&) -> Result<uint64_t> {
+    return ++slow_first_.queued;
+  });
+  const auto filled = [&](belay_obj* buffer) {
+    fill.dst = buffer;
+    belay_event event{};
+    EXPECT_TRUE(take(vt().fill(host(), first_, &fill, &event)).ok());
+    return event;
+  };
+  belay_obj *one = buffer(device(), 100), *two = buffer(device(), 100);
+  const belay_event used = filled(one), later = filled(two);
+  const belay_event before = work(second_);
+  ASSERT_TRUE(take(vt().wait(host(), second_, used)).ok());
+  const belay_event after = work(second_);
+  EXPECT_EQ(destroy_after(one, {before}).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(destroy_after(two, {after}).code(), Code::kFailedPrecondition);  // queued after what was waited for
+  EXPECT_TRUE(destroy_after(one, {after}).ok());
+  // More waits than are kept at once, and one that leads back.
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(take(vt().wait(host(), second_, later)).ok());
+    ASSERT_TRUE(take(vt().wait(host(), first_, after)).ok());
+  }
+  EXPECT_TRUE(destroy_after(two, {work(second_)}).ok());
 }
 
 TEST_P(CheckedTest, LeaksAreCountedByWhereTheyWereMade) {

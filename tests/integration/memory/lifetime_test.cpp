@@ -97,6 +97,28 @@ TEST_F(LifetimeTest, FillsKernelsAndTensorCopiesAreUsesToo) {
   }
 }
 
+TEST_F(LifetimeTest, WaitsBetweenStreamsCarryWhatIsOver) {
+  belay::Stream first = device_.stream().value(), second = device_.stream().value(), third = device_.stream().value();
+  for (int round = 0; round < 100; ++round) {
+    belay::Buffer one = first.alloc(4096).value(), other = second.alloc(4096).value();
+    if (round % 10 == 0) delay(first);
+    const belay::Event filled = first.fill<uint32_t>(one, 0, 4096, 7).value();
+    ASSERT_TRUE(second.wait(filled).ok());
+    const belay::Event copied = second.copy(other, 0, one, 0, 4096).value();
+    ASSERT_TRUE(third.wait(copied).ok());
+    const belay::Event last = third.host_call([] {}).value();
+    const Status status = one.destroy_after({last});  // by way of the second
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_TRUE(other.destroy_after({copied}).ok());
+  }
+  belay::Buffer buffer = first.alloc(4096).value();
+  delay(first);
+  const belay::Event filled = first.fill<uint32_t>(buffer, 0, 4096, 7).value();
+  const belay::Event apart = third.host_call([] {}).value();
+  EXPECT_THAT(buffer.destroy_after({apart}).message(), HasSubstr("or of work behind a wait for it"));
+  EXPECT_TRUE(buffer.destroy_after({filled}).ok());
+}
+
 TEST_F(LifetimeTest, ABufferThatEndsInItsOwnWorkIsKeptUntilThat) {
   belay::Stream stream = device_.stream().value();
   std::optional<belay::Buffer> buffer = device_.alloc(64).value();

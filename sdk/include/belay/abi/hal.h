@@ -176,7 +176,9 @@ typedef struct belay_hal_vt {
       BELAY_NOEXCEPT;
   /* As buffer_destroy, while queued work still uses it: the handle ends now, nobody waits, and others get the memory when
    * all events are reached, on the stream of the only one at once. An event is of any stream of this host; of timeline 0
-   * is none. With an error nothing is changed. Errors: those of query, RESOURCE_EXHAUSTED. */
+   * is none. With an error nothing is changed. Errors: those of query, RESOURCE_EXHAUSTED; with [memory] checked = true
+   * FAILED_PRECONDITION: queued work uses the buffer and may go on when they are reached, by the order in streams and by
+   * their waits for one another (names it). */
   belay_status (*buffer_destroy_after)(const belay_host*, belay_obj* buffer, const belay_event* uses, uint64_t count)
       BELAY_NOEXCEPT;
 } belay_hal_vt;
