@@ -51,6 +51,7 @@ class Runtime {
 
   // NOT_FOUND: says which policies are configured.
   Result<const NamedObject*> policy(const std::string& name) const;
+  const std::vector<NamedObject>& policies() const { return policies_; }
   const std::vector<NamedObject>& formats() const { return formats_; }
   const std::vector<NamedObject>& diagnostics() const { return diagnostics_; }
   const NamedObject* engine() const { return engine_.object ? &engine_ : nullptr; }

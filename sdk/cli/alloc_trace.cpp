@@ -5,6 +5,8 @@
 #include "text.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <optional>
 #include <unordered_map>
 
 namespace belay::cli {
@@ -20,6 +22,7 @@ AllocTrace read_alloc_trace(const std::string& path) {
   const Header header(lines, "op,id,size,stream");
   const size_t op = header.need("op"), id = header.need("id"), size = header.need("size"),
                stream = header.need("stream");
+  const std::optional<size_t> alignment = header.find("alignment");
 
   struct Live {
     uint64_t bytes;
@@ -27,7 +30,8 @@ AllocTrace read_alloc_trace(const std::string& path) {
     AllocTrace::Op end;
   };
   AllocTrace out;
-  std::unordered_map<uint64_t, Live> live;
+  std::unordered_map<std::string, Live> live;
+  std::vector<bool> streams;
   std::vector<uint32_t> spare;
   uint64_t bytes = 0;
   for (std::string line; lines.next(line);) {
@@ -43,13 +47,18 @@ AllocTrace read_alloc_trace(const std::string& path) {
                std::to_string(most));
       return *value;
     };
-    const uint64_t block = number(id, "id", UINT64_MAX);
+    const std::string block(cells[id]);
+    const auto shown = [&] { return printable(block); };
     const auto on = uint32_t(number(stream, "stream", kMostStreams));
     const uint64_t length = number(size, "size", uint64_t{1} << 62);
-    out.streams = std::max(out.streams, on + 1);
+    if (on >= streams.size()) streams.resize(on + 1);
+    streams[on] = true;
+    const uint64_t align = alignment && cells[op] == "a" ? number(*alignment, "alignment", uint64_t{1} << 62)
+                                                         : uint64_t{1} << AllocTrace::kAlignBits;
+    if (!std::has_single_bit(align)) refuse("has the alignment " + std::to_string(align) + ", want a power of two");
     const auto found = live.find(block);
     if (cells[op] == "a") {
-      if (found != live.end()) refuse("allocates " + std::to_string(block) + ", which is allocated");
+      if (found != live.end()) refuse("allocates " + shown() + ", which is allocated");
       uint32_t slot = out.slots;
       if (spare.empty()) {
         ++out.slots;
@@ -59,13 +68,13 @@ AllocTrace read_alloc_trace(const std::string& path) {
       }
       live.emplace(block, Live{length, slot, on, AllocTrace::Op::kRelease});
       if ((bytes += length) > uint64_t{1} << 62) refuse("makes more than 2^62 bytes live at once");
-      out.rows.push_back({length, slot, on, AllocTrace::Op::kPlace});
+      out.rows.push_back({length, slot, on, AllocTrace::Op::kPlace, uint8_t(std::countr_zero(align))});
       if (bytes > out.max_live) {
         out.max_live = bytes;
         out.fullest = out.rows.size();
       }
     } else if (cells[op] == "f" || cells[op] == "u") {
-      if (found == live.end()) refuse("names " + std::to_string(block) + ", which is not allocated");
+      if (found == live.end()) refuse("names " + shown() + ", which is not allocated");
       const Live it = found->second;
       if (cells[op] == "u") {
         out.rows.push_back({0, it.slot, on, AllocTrace::Op::kUse});
@@ -73,7 +82,7 @@ AllocTrace read_alloc_trace(const std::string& path) {
         continue;
       }
       if (length != it.bytes)
-        refuse("frees " + std::to_string(length) + " bytes of " + std::to_string(block) + ", which has " +
+        refuse("frees " + std::to_string(length) + " bytes of " + shown() + ", which has " +
                std::to_string(it.bytes));
       bytes -= it.bytes;
       spare.push_back(it.slot);
@@ -90,7 +99,10 @@ AllocTrace read_alloc_trace(const std::string& path) {
   for (const auto& [block, it] : live) left.push_back(it);
   std::sort(left.begin(), left.end(), [](const Live& a, const Live& b) { return a.slot < b.slot; });
   for (const Live& it : left) out.rows.push_back({0, it.slot, it.stream, it.end});
+  out.left = left.size();
   out.pairs += left.size();
+  out.streams = uint32_t(streams.size());
+  out.streams_used = uint32_t(std::count(streams.begin(), streams.end(), true));
   return out;
 }
 

@@ -47,6 +47,20 @@ CLI::Validator count_to(uint64_t most, uint64_t least = 1) {
       "");
 }
 
+// Bytes as settings have them; becomes the number alone.
+CLI::Validator size() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const auto bytes = size_of(text);
+        const std::string wrong =
+            "'" + text + "' is no size of at most 2^64 - 1 bytes; want a number, or one with B, KiB, MiB, GiB or TiB";
+        if (!bytes) return wrong;
+        text = std::to_string(*bytes);
+        return std::string();
+      },
+      "");
+}
+
 // What the program understands. Each verb sets `action`; nothing runs while the line is parsed.
 class CommandLine {
  public:
@@ -484,9 +498,9 @@ class CommandLine {
                      "lower to just before step upper; a column alignment may follow")
         ->type_name("FILE");
     plan->add_option("--capacity", memory_plan_.capacity,
-                     "Bytes: a plan that needs no more is good enough; exit code 1 where none is found")
-        ->type_name("N")
-        ->check(count_to(UINT64_MAX, 0));
+                     "A plan that needs no more is good enough, such as 64MiB; exit code 1 where none is found")
+        ->type_name("SIZE")
+        ->transform(size());
     plan->add_option("--budget-ms", memory_plan_.budget_ms, "Time to look for a better plan (1000); 0: the quick answer")
         ->type_name("MS")
         ->check(number_from(0));
@@ -505,13 +519,14 @@ class CommandLine {
                     "  belay memory replay trace.csv --snapshot full.json --svg full.svg");
     app->add_option("file", replay.file,
                     "CSV, also compressed by gzip, with the columns op,id,size,stream in the program's order: a "
-                    "allocates, u uses on another stream too, f frees")
+                    "allocates, u uses on another stream too, f frees; a column alignment may follow")
         ->type_name("FILE");
-    app->add_option("--policy", replay.policy, "The memory policy (pool)")->type_name("NAME");
+    app->add_option("--policy", replay.policy, "The memory policy (the first of [memory] policies that places)")->type_name("NAME");
     CLI::Option* capacity = app->add_option("--capacity", replay.capacity,
-                                            "Bytes that may be reserved; exit code 1 where they do not do (any number)")
-                                ->type_name("N")
-                                ->check(count_to(UINT64_MAX, 0));
+                                            "One reservation of so much and no more, such as 64MiB; exit code 1 where it does not do "
+                                            "(as much as the policy asks for)")
+                                ->type_name("SIZE")
+                                ->transform(size());
     app->add_flag("--min-capacity", replay.min_capacity, "Look for the smallest single reservation that does")
         ->excludes(capacity);
     app->add_option("--lag", replay.lag,

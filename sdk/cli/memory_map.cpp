@@ -33,7 +33,7 @@ std::string draw_memory_map(const nlohmann::json& snapshot, const std::string& t
   const uint64_t row_bytes = std::max<uint64_t>(1, total / kRows + 1);
   for (const auto& segment : segments) rows += (segment.at("bytes").get<uint64_t>() + row_bytes - 1) / row_bytes;
   std::string boxes;
-  uint64_t first_row = 0, bytes[3] = {}, count[3] = {};
+  uint64_t first_row = 0, number = 0, bytes[3] = {}, count[3] = {};
   const double scale = (kWidth - kLeft - kRight) / double(row_bytes);
   for (const auto& segment : segments) {
     const auto size = segment.at("bytes").get<uint64_t>();
@@ -55,10 +55,12 @@ std::string draw_memory_map(const nlohmann::json& snapshot, const std::string& t
         at = end;
       }
     }
+    ++number;
     for (uint64_t row = 0; row * row_bytes < size; ++row)
       boxes += "<text x=\"" + fixed(kLeft - 8, 0) + "\" y=\"" +
                fixed(kTop + double(first_row + row) * (kRow + kGap) + 13, 0) + "\" text-anchor=\"end\" fill=\"" +
-               (row == 0 ? "#000" : "#888") + "\">" + bytes_text(row * row_bytes) + "</text>\n";
+               (row == 0 ? "#000" : "#888") + "\">" +
+               (row == 0 ? "segment " + std::to_string(number) : bytes_text(row * row_bytes)) + "</text>\n";
     first_row += (size + row_bytes - 1) / row_bytes;
   }
   std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + fixed(kWidth, 0) + " " +
@@ -67,7 +69,7 @@ std::string draw_memory_map(const nlohmann::json& snapshot, const std::string& t
                     "fill=\"white\"/>\n";
   out += "<text x=\"" + fixed(kLeft, 0) + "\" y=\"22\" font-size=\"15\">" + xml_text(title) + "</text>\n<text x=\"" +
          fixed(kLeft, 0) + "\" y=\"40\" fill=\"#555\">" + bytes_text(total) + " in " + plural(segments.size(), "segment") +
-         ", when most is live; a segment begins where the offset is 0</text>\n";
+         ", when most is live; offsets count from where a segment begins</text>\n";
   double x = kLeft;
   for (size_t i = 0; i < std::size(kLooks); ++i, x += 260)
     out += "<rect x=\"" + fixed(x, 0) + "\" y=\"50\" width=\"14\" height=\"14\" fill=\"" + kLooks[i].fill +

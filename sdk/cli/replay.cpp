@@ -40,13 +40,13 @@ class Checker {
   Checker(const Reservation& reservation, const Reached& reached, uint64_t rounding)
       : reservation_(reservation), reached_(reached), rounding_(rounding) {}
 
-  std::string place(uint32_t slot, uint64_t bytes, uint64_t timeline, const belay_placed& out) {
+  std::string place(uint32_t slot, uint64_t bytes, uint64_t align, uint64_t timeline, const belay_placed& out) {
     const uint64_t begin = out.offset, room = reservation_.bytes_of(out.segment);
     const std::string name =
         "the block at " + std::to_string(begin) + " of segment " + std::to_string(out.segment);
     if (bytes > room || begin > room - bytes)
       return name + " ends past the segment's " + std::to_string(room) + " bytes";
-    if (begin % kAlignment) return name + " is not aligned to " + std::to_string(kAlignment);
+    if (begin % align) return name + " is not aligned to " + std::to_string(align);
     auto& [live, freed] = segments_[out.segment];
     const uint64_t end = begin + std::max<uint64_t>(1, bytes);
     const auto next = live.lower_bound(begin);
@@ -80,7 +80,6 @@ class Checker {
   }
 
  private:
-  static constexpr uint64_t kAlignment = 64;
   struct Freed {
     uint64_t end;
     std::vector<belay_event> uses;
@@ -103,8 +102,7 @@ class Checker {
 
 Reservation::~Reservation() {
   for (uint64_t i = 0; i < bytes_.size(); ++i)
-    if (bytes_[i])
-      belay_status_release(policy_.table->segment_remove(policy_.object, BELAY_SEGMENT_CALLER + i));
+    belay_status_release(policy_.table->segment_remove(policy_.object, BELAY_SEGMENT_CALLER + i));
 }
 
 bool Reservation::add(uint64_t bytes) {
@@ -115,25 +113,7 @@ bool Reservation::add(uint64_t bytes) {
         Stage::kModel);
   bytes_.push_back(bytes);
   reserved_ += bytes;
-  peak_ = std::max(peak_, reserved_);
   return true;
-}
-
-void Reservation::trim() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::unique_lock<std::mutex>> no_place;
-  for (Gate& gate : gates_) no_place.emplace_back(gate.mutex);
-  std::vector<uint64_t> named;
-  check(
-      policy_.table->trim(
-          policy_.object, UINT64_MAX,
-          [](void* user, uint64_t segment) { static_cast<std::vector<uint64_t>*>(user)->push_back(segment); },
-          &named),
-      Stage::kModel);
-  for (const uint64_t segment : named) {
-    check(policy_.table->segment_remove(policy_.object, segment), Stage::kModel);
-    reserved_ -= std::exchange(bytes_.at(segment - BELAY_SEGMENT_CALLER), 0);
-  }
 }
 
 uint64_t Reservation::bytes_of(uint64_t segment) const {
@@ -173,17 +153,16 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
   };
   const auto ask = [&] {
     out.wait_count = waits.size();
-    const auto no_trim = options.gate ? std::unique_lock(*options.gate) : std::unique_lock<std::mutex>();
     return policy.table->place(policy.object, &req, &out);
   };
   const auto place = [&] {
     req.hdr.flags = 0;
-    bool trimmed = false;
     for (int segments = 0; segments < 4;) {
       const belay_status raw = ask();
       if (raw == BELAY_OK) return true;
       if (BELAY_STATUS_CODE(raw) == BELAY_RESOURCE_EXHAUSTED) {
         belay_status_release(raw);
+        out.need_bytes = 0;
         return false;
       }
       if (BELAY_STATUS_CODE(raw) == BELAY_DECLINED) {
@@ -198,9 +177,6 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
         ++segments;
       } else if (!(req.hdr.flags & BELAY_PLACE_SHORT)) {
         req.hdr.flags |= BELAY_PLACE_SHORT;  // there may be a place after a wait
-      } else if (!trimmed) {
-        reservation.trim();  // after which it may ask for less
-        trimmed = true;
       } else {
         return false;
       }
@@ -214,9 +190,11 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
     const uint64_t timeline = options.first_timeline + row.stream;
     if (row.op == Op::kPlace) {
       req.bytes = row.bytes;
+      req.align = uint64_t{1} << row.align_bits;
       req.timeline = timeline;
       if (!place()) {
         result.row = reached.row;
+        result.need_bytes = out.need_bytes;
         return result;
       }
       cookies[row.slot] = out.cookie;
@@ -227,7 +205,7 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
           reached.waited[stream] = std::max(reached.waited[stream], waits[i].value);
       }
       if (options.checked)
-        if (result.wrong = checker.place(row.slot, row.bytes, timeline, out); !result.wrong.empty()) {
+        if (result.wrong = checker.place(row.slot, row.bytes, req.align, timeline, out); !result.wrong.empty()) {
           result.row = reached.row;
           return result;
         }

@@ -5,7 +5,6 @@
 
 #include <belay/abi/memory_policy.h>
 
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -31,32 +30,25 @@ class Reservation {
 
   // A segment of so many bytes. False: the capacity does not leave them.
   bool add(uint64_t bytes);
-  // Gives back what is empty.
-  void trim();
-  // For one more thread, which holds it while the policy places: nothing is given back meanwhile. Each has its own, so
-  // that they do not wait for each other. To be called before the threads begin.
-  std::mutex& gate() { return gates_.emplace_back().mutex; }
-  uint64_t peak() const { return peak_; }
+  uint64_t reserved() const {
+    const std::lock_guard lock(mutex_);
+    return reserved_;
+  }
   uint64_t segments() const { return bytes_.size(); }
-  // Of a segment that is there, else 0.
+  // 0: there is no such segment.
   uint64_t bytes_of(uint64_t segment) const;
 
  private:
-  struct alignas(64) Gate {
-    std::mutex mutex;
-  };
   const Policy policy_;
   const std::optional<uint64_t> capacity_;
   mutable std::mutex mutex_;
-  std::vector<uint64_t> bytes_;  // of each segment that was added; 0: it is gone
-  uint64_t reserved_ = 0, peak_ = 0;
-  std::deque<Gate> gates_;
+  std::vector<uint64_t> bytes_;  // of each segment
+  uint64_t reserved_ = 0;
 };
 
 struct ReplayOptions {
   uint64_t lag = 0;        // rows after which an event is reached; kNeverReached: when it is waited for
   uint32_t first_timeline = 1;
-  std::mutex* gate = nullptr;  // the thread's, where others have the reservation too
   bool checked = false;
   uint64_t rounding = 1;  // where checked: sizes are rounded up to multiples of it, so that uses of what is added end
                           // with those of a block
@@ -66,6 +58,7 @@ struct ReplayOptions {
 struct ReplayResult {
   bool finished = false;
   uint64_t row = 0;    // where it is exhausted
+  uint64_t need_bytes = 0;  // there: of the segment that the policy asks for; 0: it has a limit of its own
   uint64_t waits = 0;  // that the policy asked for
   double nanoseconds = 0;  // of processor time of this thread, for all rows
   std::string wrong;       // what is, of the policy's answers; only where they are checked

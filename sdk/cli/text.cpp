@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 namespace belay::cli {
 namespace {
@@ -54,6 +55,21 @@ std::string fixed(double value, int decimals) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", decimals, value);
   return text;
+}
+
+std::optional<uint64_t> size_of(std::string_view text) {
+  static constexpr std::pair<std::string_view, uint64_t> kUnits[] = {
+      {"", 1},          {"B", 1},          {"KB", 1000},          {"MB", 1'000'000},
+      {"GB", 1'000'000'000}, {"TB", 1'000'000'000'000}, {"KiB", 1ull << 10}, {"MiB", 1ull << 20},
+      {"GiB", 1ull << 30}, {"TiB", 1ull << 40}};
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto number = number_of<uint64_t>(text.substr(0, digits));
+  std::string_view unit = text.substr(digits);
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  uint64_t bytes = 0;
+  for (const auto& [name, factor] : kUnits)
+    if (number && unit == name && !__builtin_mul_overflow(*number, factor, &bytes)) return bytes;
+  return std::nullopt;
 }
 
 std::string bytes_text(uint64_t bytes) {

@@ -28,6 +28,10 @@ std::optional<T> number_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
+// Bytes: a whole number, alone or with B, KiB, MiB, GiB, TiB, KB, MB, GB or TB. Nothing: it is none, or 64 bits do not
+// hold it.
+std::optional<uint64_t> size_of(std::string_view text);
+
 std::string joined(std::span<const std::string> words, std::string_view separator = ", ");
 std::string plural(uint64_t count, std::string_view noun);  // "1 node", "2 nodes"
 

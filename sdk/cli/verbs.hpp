@@ -62,8 +62,8 @@ Exit memory_plan(const MemoryPlanOptions& options, Output& output);
 struct MemoryReplayOptions {
   Common common;
   std::string file;  // the trace: CSV, or CSV compressed by gzip
-  std::string policy = "pool";
-  std::optional<uint64_t> capacity;  // bytes
+  std::string policy;                // empty: the first of the configuration that places
+  std::optional<uint64_t> capacity;  // bytes of the one reservation
   bool min_capacity = false;         // instead: look for the smallest that does
   std::string lag = "0";             // rows, or "never"
   uint64_t threads = 1;              // each of which does the whole trace

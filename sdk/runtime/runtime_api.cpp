@@ -147,3 +147,15 @@ belay_status belay_runtime_policy(belay_runtime* handle, belay_str name,
     return {};
   });
 }
+
+belay_status belay_runtime_policies(belay_runtime* handle,
+                                    void (*each)(void* user, belay_str name, uint64_t serves), void* user) {
+  return guarded("belay_runtime_policies", [&]() -> Status {
+    if (!each) return null_argument("belay_runtime_policies", "each");
+    BELAY_TRY(check(handle, "belay_runtime_policies"));
+    for (const hal::NamedObject& policy : as_runtime(handle)->policies())
+      each(user, to_str(policy.name),
+           static_cast<const belay_memory_policy_vt*>(policy.object->table)->serves(policy.object));
+    return {};
+  });
+}

@@ -91,7 +91,15 @@ class Places {
     std::lock_guard lock(mutex_);
     out.in_use = in_use_, out.peak_in_use = peak_, out.requested = requested_;
     out.blocks = blocks_.size(), out.segments = segments_.size();
-    for (const auto& [id, segment] : segments_) out.reserved += segment.bytes;
+    for (const auto& [id, segment] : segments_) {
+      out.reserved += segment.bytes;
+      uint64_t at = 0;
+      const auto free_to = [&](uint64_t end) {
+        if (end > at) ++out.free_blocks, out.largest_free = std::max(out.largest_free, end - at);
+      };
+      for (const auto& [begin, end] : segment.taken) free_to(begin), at = end;
+      free_to(segment.bytes);
+    }
   }
 
  private:

@@ -105,6 +105,10 @@ BELAY_API uint64_t belay_runtime_default_device(belay_runtime*);
 #define BELAY_HEAP_CALLER 0x100000000u
 BELAY_API belay_status belay_runtime_policy(belay_runtime*, belay_str name, const belay_memory_policy_vt** out_table,
                                             belay_obj** out_policy);
+/* Those there are, in the order of [memory] policies: of each class, BELAY_POLICY_... in `serves`, the first is asked
+ * first. */
+BELAY_API belay_status belay_runtime_policies(belay_runtime*, void (*each)(void* user, belay_str name, uint64_t serves),
+                                              void* user);
 
 /* ---- models ------------------------------------------------------------------------------------------------------------------ */
 typedef struct belay_model_req {

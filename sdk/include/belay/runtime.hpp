@@ -696,6 +696,33 @@ class Runtime {
   }
   Result<Device> default_device() const { return device(belay_runtime_default_device(raw_)); }
 
+  // A memory policy of [memory] policies, to compute with; see belay_runtime_policy for what it may be given. The runtime
+  // owns it.
+  struct Policy {
+    const belay_memory_policy_vt* table = nullptr;
+    belay_obj* object = nullptr;
+  };
+  Result<Policy> policy(std::string_view name) const {
+    Policy policy;
+    BELAY_TRY(take(belay_runtime_policy(raw_, to_str(name), &policy.table, &policy.object)));
+    return policy;
+  }
+  // Their names in their order, and what each serves: BELAY_POLICY_....
+  struct PolicyInfo {
+    std::string name;
+    uint64_t serves = 0;
+  };
+  Result<std::vector<PolicyInfo>> policies() const {
+    std::vector<PolicyInfo> found;
+    BELAY_TRY(take(belay_runtime_policies(
+        raw_,
+        [](void* user, belay_str name, uint64_t serves) {
+          static_cast<std::vector<PolicyInfo>*>(user)->push_back({to_string(name), serves});
+        },
+        &found)));
+    return found;
+  }
+
   Result<Model> load(std::string_view path, const ModelOptions& options = {}) const {
     const std::vector<belay_str> extra = views(options.extra_outputs);
     belay_model_req req = request(options, extra);

@@ -60,7 +60,7 @@ Run run_pool(const AllocTrace& trace, uint64_t capacity) {
   cli::Reservation reservation(policy, capacity ? std::optional(capacity) : std::nullopt);
   if (capacity) reservation.add(capacity);
   const cli::ReplayResult result = replay(policy, trace, reservation, {});
-  return {result.finished, result.nanoseconds / double(trace.pairs), reservation.peak()};
+  return {result.finished, result.nanoseconds / double(trace.pairs), reservation.reserved()};
 }
 
 struct Rule {

@@ -30,13 +30,18 @@ class ReservedTest : public ::testing::TestWithParam<const char*> {
     runtime_ = std::move(made).value();
     device_ = runtime_.default_device().value();
     stream_ = device_.stream().value();
-    memory_ = device_.reserve(1 << 20).value();
+    auto memory = device_.reserve(1 << 20);
+    if (memory.status().code() == Code::kUnimplemented) return;  // what SetUp() skips
+    memory_ = std::move(memory).value();
     model_ = runtime_.load(kReservedModel).value();
     context_ = model_.context().value();
     for (size_t i = 0; i < image_.size(); ++i) image_[i] = float(i * 7 % 17) / 16;
     EXPECT_TRUE(context_.set_input(0, image()).ok());
     EXPECT_TRUE(context_.run().ok());
     std::memcpy(expected_.data(), context_.output(0)->as<float>(), sizeof expected_);
+  }
+  void SetUp() override {
+    if (!memory_.get()) GTEST_SKIP() << "the device has no virtual memory";
   }
   Tensor image() { return Tensor::of(image_, {1, 1, 8, 8}); }
   void map() { ASSERT_TRUE(memory_.map(0, 1 << 20).ok()); }

@@ -181,6 +181,10 @@ const belay_hal_vt* belay_runtime_hal(belay_runtime* runtime, const belay_host**
   return &hal();
 }
 uint64_t belay_runtime_default_device(belay_runtime*) { return 0; }
+belay_status belay_runtime_policies(belay_runtime*, void (*)(void*, belay_str, uint64_t), void*) {
+  return BELAY_OK;
+}
+
 belay_status belay_runtime_policy(belay_runtime*, belay_str, const belay_memory_policy_vt**, belay_obj**) {
   return BELAY_NOT_FOUND;
 }

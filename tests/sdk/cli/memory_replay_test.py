@@ -1,6 +1,7 @@
 """`belay memory replay`.
 
-  memory_replay_test.py PROGRAM TRACES    the recorded traces are replayed where the folder TRACES is there
+  memory_replay_test.py PROGRAM TRACES [OPTION...]    the recorded traces are replayed where the folder TRACES is there; with
+                                                      options only what holds for any policy is tested, with them
 """
 import gzip
 import json
@@ -14,7 +15,7 @@ import xml.etree.ElementTree
 
 from program import ProgramTest
 
-REPLAY = {"file": str, "policy": str, "rows": int, "pairs": int, "streams": int, "threads": int, "lag": str, "finished": bool,
+REPLAY = {"file": str, "policy": str, "rows": int, "pairs": int, "left": int, "streams": int, "threads": int, "lag": str, "finished": bool,
           "row": int, "ns_per_pair": (int, float), "runs": int, "max_live": int, "reserved_peak": int, "ratio": (int, float),
           "segments": int, "waits": int, "lost_in_blocks": int, "free_at_fullest": int, "largest_free_at_fullest": int,
           "trimmed": int, "verified": bool}
@@ -99,7 +100,46 @@ class MemoryReplayTest(ProgramTest):
                            "--set", "plugin.pool.config.pool_size=64KiB")
         self.assertEqual((made["waits"], made["trimmed"], made["segments"]), (1, 0, 1))
         self.write("t.csv", trace([("a", 1, 64, 0), ("f", 1, 64, 0)]))
-        self.assertIn("row 1 finds no room in 64 B\n", self.belay("memory", "replay", "t.csv", "--capacity", 64, code=1).stdout)
+
+    def test_a_capacity_is_one_reservation_of_it(self):
+        for rows in [random_rows(7, 2000, 1), random_rows(8, 2000, 3, most=5000)]:
+            self.write("t.csv", trace(rows))
+            least = self.replay("t.csv", "--min-capacity")["reserved_peak"]
+            made = self.replay("t.csv", "--capacity", least)
+            self.assertEqual((made["segments"], made["reserved_peak"]), (1, least))
+            self.assertEqual(self.replay("t.csv", "--capacity", f"{least / 1024:.0f}KiB")["reserved_peak"], least)
+        self.write("t.csv", trace([("a", 1, 4096, 0), ("a", 2, 9000, 1), ("f", 1, 4096, 0), ("f", 2, 9000, 1)]))
+        self.assertTrue(self.replay("t.csv", "--capacity", 16384)["finished"])  # less than the pool's own segments
+        said = self.belay("memory", "replay", "t.csv", "--capacity", 8192, code=1).stdout
+        self.assertRegex(said, r"row 2, of 8.79 KiB, finds no room in 8.00 KiB: the policy asks for a segment of .* more, and nothing is left")
+        for bad in ("-1", "1.5MiB", "16777216TiB", "1mib"):
+            self.assertIn("is no size", self.belay("memory", "replay", "t.csv", f"--capacity={bad}", code=2).stderr)
+
+    def test_the_configurations_policy_or_the_one_that_is_named(self):
+        self.write("t.csv", trace([("a", 1, 64, 0), ("f", 1, 64, 0)]))
+        self.assertEqual(self.replay("t.csv")["policy"], "pool")
+        self.assertEqual(self.replay("t.csv", "--set", 'memory.policies=["reuse","pool"]')["policy"], "pool")
+        said = self.belay("memory", "replay", "t.csv", "--set", 'memory.policies=["reuse"]', code=2).stderr
+        self.assertIn("No policy of [memory] policies places blocks", said)
+        said = self.belay("memory", "replay", "t.csv", "--policy", "nosuch", code=2).stderr
+        self.assertRegex(said, "There is no memory policy 'nosuch'; plugins offer .*pool, reuse.*zerocopy")
+        self.assertNotIn("--set", said)
+        self.assertIn("did you mean 'pool'?", self.belay("memory", "replay", "t.csv", "--policy", "pol", code=2).stderr)
+
+    def test_columns_of_a_trace(self):
+        self.write("t.csv", "id,op,alignment,size,stream\nfirst block,a,4096,100,5\nb,a,1,100,5\nfirst block,f,,100,2\nb,f,x,100,5\n")
+        made = self.replay("t.csv", "--min-capacity", "--snapshot", "s.json")
+        self.assertEqual((made["rows"], made["pairs"], made["left"], made["streams"]), (4, 2, 0, 2))
+        offsets = [block["offset"] for segment in json.loads((self.folder / "s.json").read_text())["segments"]
+                   for block in segment["blocks"] if block["state"] == "used"]
+        self.assertEqual(len(offsets), 2)
+        self.assertTrue(any(offset % 4096 == 0 for offset in offsets))
+        self.write("t.csv", "op,id,size,stream,alignment\na,1,1,0,48\n")
+        self.assertIn("has the alignment 48, want a power of two", self.belay("memory", "replay", "t.csv", code=3).stderr)
+        self.write("t.csv", trace([("a", 1, 64, 0), ("a", 2, 64, 0), ("f", 1, 64, 0)]))
+        made = self.replay("t.csv")
+        self.assertEqual((made["rows"], made["pairs"], made["left"]), (3, 2, 1))
+        self.assertIn("1 block that the trace does not free", self.belay("memory", "replay", "t.csv").stdout)
 
     def test_events_that_are_not_reached_are_waited_for_or_it_grows(self):
         self.write("t.csv", trace(random_rows(4, 3000, 4)))
@@ -118,26 +158,22 @@ class MemoryReplayTest(ProgramTest):
         self.assertEqual(made["threads"], 3)
         self.assertIn("--threads goes with neither", self.belay("memory", "replay", "t.csv", "--threads", 2, "--lag", 3, code=2).stderr)
 
-    def test_threads_that_place_while_another_gives_back_what_is_empty(self):
+    def test_threads_that_sometimes_find_no_room_end_without_another_failure(self):
         make, rows = random.Random(1), []
         for first in range(0, 3000, 3):
             blocks = [(first + i, make.randrange(1, 1 << 20), 0) for i in range(3)]
             rows += [("a", *block) for block in blocks] + [("f", *block) for block in blocks]
         self.write("t.csv", trace(rows))
-        small = [word for key, value in (("pool_size", "64KiB"), ("growth", "64KiB"), ("growth_percent", 0))
-                 for word in ("--set", f"plugin.pool.config.{key}={value}")]
-        for _ in range(4):  # a capacity that sometimes does; where it does not, the threads end with that and no other failure
-            said = self.belay("memory", "replay", "t.csv", "--threads", 8, "--runs", 40, "--capacity", 4 * most_live(rows),
-                              *small, code=(0, 1))
+        for _ in range(4):
+            said = self.belay("memory", "replay", "t.csv", "--threads", 8, "--runs", 40, "--capacity", 4 * most_live(rows), code=(0, 1))
             self.assertEqual(said.stderr, "")
 
     def test_threads_that_find_no_room_end_with_1(self):
         # Each holds a block for as long as the other needs to begin.
         held = [("a", 0, 1 << 20, 0)] + [(op, 1, 64, 0) for _ in range(50_000) for op in "af"] + [("f", 0, 1 << 20, 0)]
         self.write("t.csv", trace(held))
-        command = ("memory", "replay", "t.csv", "--threads", 8, "--runs", 20, "--capacity", 3 << 19, "--set",
-                   "plugin.pool.config.pool_size=64KiB", "--set", "plugin.pool.config.growth=64KiB")
-        self.assertRegex(self.belay(*command, code=1).stdout, r"row 1 of thread \d finds no room in 1.50 MiB")
+        command = ("memory", "replay", "t.csv", "--threads", 8, "--runs", 20, "--capacity", 3 << 19)
+        self.assertRegex(self.belay(*command, code=1).stdout, r"row 1 of thread \d, of 1.00 MiB, finds no room in 1.50 MiB")
         made = self.json(*command, schema="belay.memory-replay/1", code=1)
         self.assertEqual((made["finished"], made["row"]), (False, 1))
 
@@ -174,10 +210,13 @@ class MemoryReplayTest(ProgramTest):
             with self.subTest(key=key):
                 said = self.belay("memory", "replay", "t.csv", "--set", f"plugin.pool.config.{key}={value}", code=2).stderr
                 self.assertIn(words, said)
-        self.assertFalse(self.replay("t.csv", "--set", "plugin.pool.config.hard_limit=256", "--set", "plugin.pool.config.soft_limit=256",
-                                     "--capacity", 100, code=1)["finished"])
+        limits = ("--set", "plugin.pool.config.hard_limit=256", "--set", "plugin.pool.config.soft_limit=256")
+        said = self.belay("memory", "replay", "t.csv", *limits, "--capacity", 100, code=2).stderr
+        self.assertIn("--capacity is 100 B, which policy 'pool' does not take as a reservation: ", said)
+        self.write("t.csv", trace([("a", 1, 200, 0), ("a", 2, 200, 0)]))
+        said = self.belay("memory", "replay", "t.csv", *limits, code=1).stdout
+        self.assertIn("row 2, of 200 B, finds no room in 256 B: the policy has reached a limit of its own", said)
         self.assertIn("places nothing", self.belay("memory", "replay", "t.csv", "--policy", "reuse", code=2).stderr)
-        self.assertIn("nothing", self.belay("memory", "replay", "t.csv", "--policy", "nothing", code=4).stderr)
         self.assertIn("want a number of rows, or never", self.belay("memory", "replay", "t.csv", "--lag", "soon", code=2).stderr)
 
     def test_a_device_that_is_not_there_is_refused(self):
@@ -190,6 +229,7 @@ class MemoryReplayTest(ProgramTest):
     def test_wrong_files_are_refused_by_line(self):
         for text, words in [("", "is empty"), ("op,id,size,id,stream\n", "names the column 'id' twice"), ("op,id,size\n", "lacks the column 'stream'"),
                             ("op,id,size,stream\na,1,2\n", "Line 2 of 't.csv' has 3 values, want 4"),
+                            ("op,id,size,stream\na,b\x1bc,1,0\na,b\x1bc,1,0\n", "allocates b\\x1bc, which is"),
                             ("op,id,size,stream\na,1,x,0\n", "has the size 'x'"),
                             ("op,id,size,stream\na,1,-1,0\n", "has the size '-1'"),
                             ("op,id,size,stream\na,1,1,70000\n", "has the stream '70000'"),
@@ -206,7 +246,7 @@ class MemoryReplayTest(ProgramTest):
         self.write("t.csv", trace([]))
         self.assertEqual(self.replay("t.csv", "--min-capacity")["max_live"], 0)
         self.write("t.csv", trace([("a", 1, 0, 0), ("a", 2, 0, 9), ("f", 1, 0, 0)]))  # 2 is not freed
-        self.assertEqual(self.replay("t.csv")["pairs"], 2)
+        self.assertEqual([self.replay("t.csv")[key] for key in ("pairs", "streams", "left")], [2, 2, 1])
         self.write("t.csv", trace([("a", 1, 1 << 60, 0)]))
         self.assertIn("places up to", self.belay("memory", "replay", "t.csv", code=3).stderr)
 
@@ -238,7 +278,28 @@ class MemoryReplayTest(ProgramTest):
                 subprocess.run(["bash", "-c", command], cwd=self.folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
+class OtherPolicyTest(ProgramTest):
+    """A policy that does not round: what a trace asks for arrives as it is."""
+    options = None
+
+    def test_odd_sizes_lie_where_they_may(self):
+        traces = {"odd": trace([("a", 1, 100, 0), ("a", 2, 100, 0), ("f", 1, 100, 0), ("f", 2, 100, 0)]),
+                  "random": trace(random_rows(9, 2000, 3)),
+                  "aligned": "op,id,size,stream,alignment\na,1,100,0,1\na,2,100,0,4096\nf,1,100,0,\nf,2,100,0,\n"}
+        for name, text in traces.items():
+            with self.subTest(trace=name):
+                self.write("t.csv", text)
+                made = self.json("memory", "replay", "t.csv", *self.options, schema="belay.memory-replay/1")
+                self.assertTrue(made["finished"] and made["verified"])
+                said = self.belay("memory", "replay", "t.csv", *self.options).stdout
+                self.assertRegex(said, r"between them in \d+ ranges?, the largest \d\d")
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        OtherPolicyTest.program, OtherPolicyTest.options = sys.argv[1], sys.argv[3:]
+        unittest.main(argv=[sys.argv[0], "OtherPolicyTest"])
+    del OtherPolicyTest
     MemoryReplayTest.program = sys.argv[1]
     MemoryReplayTest.traces = pathlib.Path(sys.argv[2])
     unittest.main(argv=sys.argv[:1])

@@ -123,9 +123,9 @@ class MemoryPlanTest(ProgramTest):
         self.assertEqual(self.plan("p.csv", "--svg", "p.svg", "--capacity", 2**64 - 1, "--budget-ms", 1e300)["peak"],
                          4611686018427387904 + 4611686018427380000)
         self.assertIn(">18446744073709551615</text>", (self.folder / "p.svg").read_text())
-        for option in ("--capacity", "--seed"):
+        for option, words in (("--capacity", "is no size of at most"), ("--seed", "is no number of 0 to")):
             for value in ("-1", "18446744073709551616", "1e3"):
-                self.assertIn(f"'{value}' is no number of 0 to", self.belay("memory", "plan", "p.csv", f"{option}={value}", code=2).stderr)
+                self.assertIn(f"'{value}' {words}", self.belay("memory", "plan", "p.csv", f"{option}={value}", code=2).stderr)
 
     def test_published_problems_fit_into_their_capacity(self):
         files = sorted(self.problems.glob("minimalloc/?.1048576.csv"))
