@@ -112,7 +112,7 @@ Host::~Host() {
     // Threads, locks and plugins are the parent's: nothing of them may be touched here.
     static_cast<void>(plugins_.release());
     static_cast<void>(services_.release());
-    static_cast<void>(layer_.release());
+    static_cast<void>(extension_.release());
     return;
   }
   if (const Status status = shutdown(std::chrono::seconds(10)); !status.ok())
@@ -130,7 +130,7 @@ Host::~Host() {
   }
   if (!zombies) return;
   executor_.abandon();                                // one of its tasks may never end
-  static_cast<void>(layer_.release());                // it may still have what that gave
+  static_cast<void>(extension_.release());                // it may still have what that gave
   static_cast<void>(new Config(std::move(config_)));  // NOLINT: and read its configuration
 }
 
@@ -142,10 +142,10 @@ Status Host::add_service(const std::string& id, const void* table) {
   return {Code::kAlreadyExists, "This host has a service " + quote(id) + " already."};
 }
 
-void Host::set_layer(std::unique_ptr<ServiceLayer> layer) {
+void Host::set_extension(std::unique_ptr<HostExtension> extension) {
   std::lock_guard lock(mutex_);
-  layer_ = std::move(layer);
-  for (auto& [id, table] : tables_) table->layer = layer_.get();
+  extension_ = std::move(extension);
+  for (auto& [id, table] : tables_) table->extension = extension_.get();
 }
 
 void Host::set_user(void* user) {
@@ -202,7 +202,7 @@ HostTable& Host::table_for(const std::string& plugin) {
     table = std::make_unique<HostTable>();
     table->abi = host_slots();
     table->host = this;
-    table->user = user_.load(), table->layer = layer_.get();
+    table->user = user_.load(), table->extension = extension_.get();
     table->plugin = plugin;
     if (const Value limit = config_.get("plugin.\"" + plugin + "\".memory_limit"); limit.set())
       table->memory.limit = uint64_t(limit.as_int());

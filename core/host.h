@@ -36,7 +36,7 @@
 
 namespace belay::core {
 
-class ServiceLayer;
+class HostExtension;
 
 // The belay_host that one plugin was given, and what is counted for it. A plugin's pointer is a pointer to
 // `abi`.
@@ -44,7 +44,7 @@ struct HostTable {
   belay_host abi;
   Host* host;
   std::atomic<void*> user;  // of the embedding code
-  std::atomic<ServiceLayer*> layer;
+  std::atomic<HostExtension*> extension;
   std::string plugin;  // id; empty: the host's own table
   std::string logger;  // "plugin.cpu"
   TaskCount tasks;
@@ -61,14 +61,19 @@ inline void* user_of(const belay_host* host) { return table_of(host).user.load(s
 inline std::string_view plugin_of(const belay_host* host) { return table_of(host).plugin; }
 
 // What offers services from above the core. It outlives the plugins and ends before the executor.
-class ServiceLayer {
+class HostExtension {
  public:
-  virtual ~ServiceLayer() = default;
+  virtual ~HostExtension() = default;
   // Takes back what a plugin has left when it is closed, and says what it was: "a pinned block of 4096
   // bytes".
   virtual std::vector<std::string> take_back(HostTable& plugin) = 0;
   // Whether a failure is ordered at this point of a plugin.
   virtual Status fault(const HostTable& plugin, std::string_view point) = 0;
+  // An object that a plugin has made, from `parent` (NULL: a component), before anybody calls it; on failure it
+  // is destroyed. And its end, after destroy.
+  virtual Status attach(belay_obj& object, const TableShape& shape, const std::string& plugin,
+                        belay_obj* parent) = 0;
+  virtual void detach(belay_obj& object) = 0;
 };
 
 struct HostOptions {
@@ -96,7 +101,15 @@ class Host {
   Status add_service(const std::string& id, const void* table);
   void set_user(void* user);  // before start()
   // What stands behind the tables that were added. Before start().
-  void set_layer(std::unique_ptr<ServiceLayer> layer);
+  void set_extension(std::unique_ptr<HostExtension> extension);
+  // For whoever makes objects of what plugins' slots give: before it is used, and after its destroy. See
+  // HostExtension.
+  Status attach(belay_obj& object, const TableShape& shape, const std::string& plugin, belay_obj* parent) {
+    return extension_ ? extension_->attach(object, shape, plugin, parent) : Status();
+  }
+  void detach(belay_obj& object) {
+    if (extension_) extension_->detach(object);
+  }
 
   // Adds a plugin that the configuration does not name: by key "belay.driver/1:cpu", kind or id. Its
   // configuration is checked now. NOT_FOUND, INVALID_ARGUMENT; `why` begins the message. Before start().
@@ -149,7 +162,7 @@ class Host {
   Schema schema_;
   Log log_;
   Executor executor_;
-  std::unique_ptr<ServiceLayer> layer_;
+  std::unique_ptr<HostExtension> extension_;
   std::unique_ptr<ServiceRegistry> services_;
   Objects objects_;
   std::unique_ptr<PluginLoader> plugins_;

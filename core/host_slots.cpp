@@ -49,7 +49,7 @@ void* alloc(const belay_host* host, uint64_t bytes, uint64_t align) {
                              "alloc with alignment " + std::to_string(align) + ", want a power of two");
       return nullptr;
     }
-    if (ServiceLayer* layer = table.layer; layer && !layer->fault(table, "alloc").ok()) return nullptr;
+    if (HostExtension* extension = table.extension; extension && !extension->fault(table, "alloc").ok()) return nullptr;
     const uint64_t unit = std::max<uint64_t>(align, sizeof(BlockHead));
     if (bytes > uint64_t(PTRDIFF_MAX) - unit || !table.memory.charge(unit + bytes)) return nullptr;
     void* begin = nullptr;

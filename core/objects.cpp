@@ -83,6 +83,7 @@ struct Objects::State {
     auto object = std::make_unique<belay_obj>();
     object->magic = BELAY_OBJ_MAGIC, object->kind = shape.object_kind;
     object->table = created.table, object->impl = created.impl;
+    BELAY_TRY(host.attach(*object, shape, service.plugin, nullptr));
     return object;
   }
 };
@@ -223,6 +224,7 @@ Status Objects::withdraw(const std::string& plugin, std::chrono::nanoseconds dea
   for (State::Entry& entry : own) {
     const Status thrown = call_slot(plugin.c_str(), "destroy", BELAY_THREAD_DESTROY,
                                     [&] { destroy_object(*entry.shape, entry.object.get()); });
+    state.host.detach(*entry.object);
     entry.object->magic = BELAY_OBJ_DEAD;
     if (!thrown.ok()) state.host.misbehaved(plugin, thrown.message());
   }

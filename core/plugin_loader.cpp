@@ -249,8 +249,8 @@ struct PluginLoader::State {
   void report_leaks(Plugin& plugin) {
     std::vector<std::string> left = host.objects().held_by(plugin.id());
     for (std::string& key : left) key = "a lease of " + key;
-    if (ServiceLayer* layer = plugin.table->layer)
-      for (std::string& what : layer->take_back(*plugin.table)) left.push_back(std::move(what));
+    if (HostExtension* extension = plugin.table->extension)
+      for (std::string& what : extension->take_back(*plugin.table)) left.push_back(std::move(what));
     if (const uint64_t blocks = plugin.table->memory.blocks)
       left.push_back(std::to_string(blocks) + " blocks of " + std::to_string(plugin.table->memory.bytes) +
                      " bytes");

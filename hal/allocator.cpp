@@ -221,16 +221,16 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
   req.heap = heap;
   belay_created made{};
   made.hdr.struct_size = sizeof made;
-  if (Status got = hal.take(device_.vt().alloc(&device_, &req, &made), device_.driver(), "alloc");
-      !got.ok()) {
+  Status status = hal.take(device_.vt().alloc(&device_, &req, &made), device_.driver(), "alloc");
+  if (status.ok()) status = device_.adopt_buffer(segment->object, made.impl);
+  if (!status.ok()) {
     device_.leave_room(bytes);
     std::lock_guard lock(mutex_);
     segments_.erase(id);
-    return got;
+    return status;
   }
-  segment->object.impl = made.impl;
   device_.use_room(bytes);
-  Status status = hal.take(table_of(policy).segment_add(policy.object, id, bytes, heap_id(heap)),
+  status = hal.take(table_of(policy).segment_add(policy.object, id, bytes, heap_id(heap)),
                            policy.plugin, "segment_add");
   if (status.ok()) return {};
   std::lock_guard lock(mutex_);
@@ -240,7 +240,7 @@ Status Allocator::add_segment(size_t index, uint64_t bytes, uint64_t heap) {
 }
 
 void Allocator::free_segment(Segment& segment) {
-  device_.vt().free(&device_, &segment.object);
+  device_.free_of_driver(segment.object);
   device_.give_room(segment.bytes);
 }
 

@@ -4,6 +4,7 @@
 #include <belay/abi/driver.h>
 #include <belay/abi/engine.h>
 #include <belay/abi/kernel_provider.h>
+#include <belay/abi/layer.h>
 #include <belay/abi/memory_policy.h>
 #include <belay/abi/model_format.h>
 
@@ -28,6 +29,11 @@ core::Schema runtime_schema() {
              .default_value = "[]",
              .doc = "further drivers whose devices are to be there",
              .names_kind = BELAY_DRIVER_KIND},
+       Field{.key = "layers",
+             .type = FieldType::kStringList,
+             .default_value = "[]",
+             .doc = "layers before all that plugins make, the first nearest to the caller",
+             .names_kind = BELAY_LAYER_KIND},
        Field{.key = "queue_full",
              .type = FieldType::kString,
              .default_value = "\"help\"",

@@ -107,7 +107,7 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
   const auto undo = [&] {
     if (buffer) {
       Slots<Buffer>::retire(buffer);
-      if (made_impl) vt().free(this, buffer);
+      if (made_impl) free_of_driver(*buffer);
       hal->buffers().drop(buffer);
     }
     leave_room(bytes.charged);
@@ -122,8 +122,7 @@ Result<Buffer*> Device::make_buffer(const belay_alloc_req& req, std::string_view
     } else if (const belay_status raw = make(&made); raw != BELAY_OK) {
       failed = hal->take(raw, driver_, "alloc");
       if (failed.code() == Code::kResourceExhausted) failed = full(failed.message());
-    } else {
-      buffer->impl = made.impl;
+    } else if (failed = adopt_buffer(*buffer, made.impl); failed.ok()) {
       made_impl = true;
       buffer->device = this;
       buffer->bytes = req.bytes;
@@ -196,7 +195,7 @@ Result<Buffer*> Device::alloc_own(const belay_alloc_req& req, std::string_view o
   }
   const auto undo = [&] {
     if (place) allocator_.end(*place);
-    if (guard && guard->whole) vt().free(this, &*guard->whole);
+    if (guard && guard->whole) free_of_driver(*guard->whole);
   };
   try {
     Result<Buffer*> buffer = make_buffer(inside, owner, {req.bytes, charged}, [&](belay_created* made) {
@@ -216,12 +215,26 @@ Result<Buffer*> Device::alloc_own(const belay_alloc_req& req, std::string_view o
   }
 }
 
+// Where a layer refuses it the driver has it back.
+Status Device::adopt_buffer(belay_obj& object, void* impl) {
+  Status status = hal->adopt_buffer(object, impl, driver_, this);
+  if (!status.ok()) vt().free(this, &object);
+  return status;
+}
+
+void Device::free_of_driver(belay_obj& object) {
+  vt().free(this, &object);
+  hal->forget(object);
+}
+
 Status Device::make_whole(const belay_alloc_req& req, Guard& guard) {
   belay_created made{};
   made.hdr.struct_size = sizeof made;
   BELAY_TRY(hal->take(vt().alloc(this, &req, &made), driver_, "alloc"));
-  guard.whole = belay_obj{BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, made.impl, {}};
-  return {};
+  guard.whole = belay_obj{BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, nullptr, {}};
+  Status status = adopt_buffer(*guard.whole, made.impl);
+  if (!status.ok()) guard.whole.reset();
+  return status;
 }
 
 void Device::check_guard(Buffer& buffer) {
@@ -314,8 +327,8 @@ Status Device::free_after(Buffer* buffer, std::vector<belay_event> uses) {
 
 void Device::bury(Buffer* buffer) {
   check_guard(*buffer);
-  vt().free(this, buffer);
-  if (buffer->guard && buffer->guard->whole) vt().free(this, &*buffer->guard->whole);
+  free_of_driver(*buffer);
+  if (buffer->guard && buffer->guard->whole) free_of_driver(*buffer->guard->whole);
   give_room(buffer->charged);
   live_buffers_.fetch_sub(1, std::memory_order_relaxed);
   const std::optional<Place> place = buffer->place;
@@ -431,31 +444,25 @@ Result<Stream*> Device::make_stream(const belay_hal_stream_req& req) {
   wanted.timeline = timeline;
   wanted.priority = req.priority;
   wanted.queue_depth = req.queue_depth;
-  belay_created made{};
-  made.hdr.struct_size = sizeof made;
-  if (const belay_status raw = vt().stream_create(this, &wanted, &made); raw != BELAY_OK) {
-    hal->timelines().remove(timeline);
-    return hal->take(raw, driver_, "stream_create").while_doing("making a stream on '" + name_ + "'");
-  }
-  if (Status whole = check_table(shape::kStream, made.table, "plugin '" + driver_ + "'"); !whole.ok()) {
-    hal->timelines().remove(timeline);
-    return whole;
-  }
-  const auto* table_of_stream = static_cast<const belay_stream_vt*>(made.table);
   uint32_t flags = 0;
   if (req.hdr.flags & BELAY_HAL_STREAM_SINGLE_PRODUCER) flags |= Stream::kSingleProducer;
   if (req.hdr.flags & BELAY_HAL_STREAM_BLOCK) flags |= Stream::kBlock;
-  if (!BELAY_HAS(table_of_stream, belay_stream_vt, launch)) flags |= Stream::kNoLaunch;
   Stream* stream =
       hal->streams().make(hal, *this, timeline, req.queue_depth ? req.queue_depth : info_.queue_depth, flags);
   if (!stream) {
-    belay_obj orphan{BELAY_OBJ_MAGIC, BELAY_OBJ_STREAM, 0, made.table, made.impl, {}};
-    table_of_stream->destroy(&orphan);
     hal->timelines().remove(timeline);
     return Status(Code::kResourceExhausted, "There is no memory for one more stream.");
   }
-  stream->table = made.table;
-  stream->impl = made.impl;
+  belay_created made{};
+  made.hdr.struct_size = sizeof made;
+  Status status = hal->take(vt().stream_create(this, &wanted, &made), driver_, "stream_create");
+  if (status.ok()) status = hal->adopt(*stream, shape::kStream, made, driver_, this);
+  if (!status.ok()) {
+    hal->streams().drop(stream);
+    hal->timelines().remove(timeline);
+    return std::move(status).while_doing("making a stream on '" + name_ + "'");
+  }
+  stream->prepare();
   Slots<Stream>::publish(stream);
   hal->timelines().publish(timeline, stream);
   live_streams_.fetch_add(1, std::memory_order_relaxed);
@@ -471,7 +478,7 @@ void Device::end_stream(Stream* stream) {
   if (hal->options().checked) hal->uses().ended(timeline);
   const belay_status left = stream->query(last);
   Slots<Stream>::retire(stream);
-  stream->vt().destroy(stream);
+  hal->end(*stream, shape::kStream);
   if (left != BELAY_OK) {
     const Status status = hal->take(left, driver_, "query");
     if (status.code() != Code::kUnavailable)
@@ -507,16 +514,18 @@ Result<Program*> Device::make_program(const belay_program_req& req) {
 }
 
 Result<Program*> Device::adopt_program(const belay_created& made, uint64_t binding_count) {
-  const belay_driver_program_vt* vt =
-      made.table ? static_cast<const belay_driver_program_vt*>(made.table) : programs_;
+  belay_created whole = made;
+  if (!whole.table) whole.table = programs_;
   Program* program = hal->programs().make(hal, *this, binding_count);
   if (!program) {
-    belay_obj orphan{BELAY_OBJ_MAGIC, BELAY_OBJ_PROGRAM, 0, vt, made.impl, {}};
-    vt->destroy(&orphan);
+    belay_obj orphan{BELAY_OBJ_MAGIC, BELAY_OBJ_PROGRAM, 0, whole.table, whole.impl, {}};
+    destroy_object(shape::kProgram, &orphan);
     return Status(Code::kResourceExhausted, "There is no memory for one more program.");
   }
-  program->table = vt;
-  program->impl = made.impl;
+  if (Status status = hal->adopt(*program, shape::kProgram, whole, driver_, this); !status.ok()) {
+    hal->programs().drop(program);
+    return std::move(status).while_doing("making a program on '" + name_ + "'");
+  }
   Slots<Program>::publish(program);
   live_programs_.fetch_add(1, std::memory_order_relaxed);
   return program;
@@ -532,7 +541,7 @@ Result<Program*> Device::adopt_program(std::unique_ptr<Recording> recording, uin
 
 void Device::end_program(Program* program) {
   Slots<Program>::retire(program);
-  if (!program->recording()) static_cast<const belay_driver_program_vt*>(program->table)->destroy(program);
+  if (!program->recording()) hal->end(*program, shape::kProgram);
   hal->programs().drop(program);
   live_programs_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -557,12 +566,11 @@ Result<Package*> Device::load_package(const belay_package_req& req) {
   made.hdr.struct_size = sizeof made;
   Status status = hal->take(packages_->load(this, &req, &made), driver_, "native_model.load");
   if (status.ok()) {
-    package->table = made.table ? made.table : packages_;
-    package->impl = made.impl;
-    status = made.table ? check_table(shape::kPackage, made.table, "plugin '" + driver_ + "'") : Status();
+    if (!made.table) made.table = packages_;
+    status = hal->adopt(*package, shape::kPackage, made, driver_, this);
     if (status.ok()) {
       status = package->prepare();
-      if (!status.ok()) package->vt().destroy(package);
+      if (!status.ok()) hal->end(*package, shape::kPackage);
     }
   }
   if (!status.ok()) {
@@ -576,7 +584,7 @@ Result<Package*> Device::load_package(const belay_package_req& req) {
 
 void Device::end_package(Package* package) {
   Slots<Package>::retire(package);
-  package->vt().destroy(package);
+  hal->end(*package, shape::kPackage);
   hal->packages().drop(package);
   live_packages_.fetch_sub(1, std::memory_order_relaxed);
 }

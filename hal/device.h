@@ -48,6 +48,10 @@ class Device : public Object {
   Allocator& allocator() { return allocator_; }
   Retired& retired() { return retired_; }
   uint64_t alignment(uint64_t heap) const { return std::max<uint64_t>(heaps_[heap].alignment, 1); }
+  // Memory that the driver has made, which has no slots, becomes an object with the configured layers before it; and
+  // its end.
+  Status adopt_buffer(belay_obj& object, void* impl);
+  void free_of_driver(belay_obj& object);
   // Counts bytes against the limit. RESOURCE_EXHAUSTED begins with `what`. Then they are used, or left where it came
   // to nothing; only what was used is in the peak.
   Status take_room(const char* what, uint64_t bytes);

@@ -39,22 +39,19 @@ Result<Device*> DeviceManager::open(uint64_t index) {
   std::lock_guard lock(mutex_);
   if (entry.device) return entry.device;
 
+  Device* device = hal_.device_slots().make(&hal_, driver.plugin, entry.name, uint32_t(index));
+  if (!device)
+    return Status(Code::kResourceExhausted, "There is no memory to open device '" + entry.name + "'.");
   belay_created made{};
   made.hdr.struct_size = sizeof made;
-  const belay_status raw = table(driver).open_device(driver.object, entry.index, &made);
-  if (raw != BELAY_OK)
-    return hal_.take(raw, driver.plugin, "open_device").while_doing("opening device '" + entry.name + "'");
-  BELAY_TRY(check_table(shape::kDevice, made.table, "plugin '" + driver.plugin + "'"));
-  Device* device = hal_.device_slots().make(&hal_, driver.plugin, entry.name, uint32_t(index));
-  if (!device) {
-    belay_obj orphan{BELAY_OBJ_MAGIC, BELAY_OBJ_DEVICE, 0, made.table, made.impl, {}};
-    static_cast<const belay_device_vt*>(made.table)->destroy(&orphan);
-    return Status(Code::kResourceExhausted, "There is no memory to open device '" + entry.name + "'.");
+  Status ready =
+      hal_.take(table(driver).open_device(driver.object, entry.index, &made), driver.plugin, "open_device");
+  if (ready.ok()) ready = hal_.adopt(*device, shape::kDevice, made, driver.plugin, driver.object);
+  if (ready.ok()) {
+    ready = device->prepare();
+    if (!ready.ok()) hal_.end(*device, shape::kDevice);
   }
-  device->table = made.table;
-  device->impl = made.impl;
-  if (Status ready = device->prepare(); !ready.ok()) {
-    device->vt().destroy(device);
+  if (!ready.ok()) {
     hal_.device_slots().drop(device);
     return std::move(ready).while_doing("opening device '" + entry.name + "'");
   }
@@ -104,7 +101,7 @@ void DeviceManager::close_all() {
     device->retired().close();
     device->allocator().close();
     Slots<Device>::retire(device);
-    device->vt().destroy(device);
+    hal_.end(*device, shape::kDevice);
     hal_.device_slots().drop(device);
   }
 }

@@ -130,6 +130,26 @@ belay_status Hal::pass(belay_status raw, std::string_view plugin, const char* sl
   return make(host_.take(raw, plugin, slot));
 }
 
+Status Hal::adopt(belay_obj& object, const TableShape& shape, const belay_created& made,
+                  const std::string& plugin, belay_obj* parent) {
+  BELAY_TRY(check_table(shape, made.table, "plugin '" + plugin + "'"));
+  object.table = made.table, object.impl = made.impl;
+  Status status = host_.attach(object, shape, plugin, parent);
+  if (!status.ok()) object.table = nullptr;
+  return status;
+}
+
+Status Hal::adopt_buffer(belay_obj& object, void* impl, const std::string& driver, belay_obj* device) {
+  constexpr TableShape kBuffer{"belay.driver/1 buffer", BELAY_OBJ_BUFFER, {nullptr, 0}, {}};
+  object.impl = impl;
+  return host_.attach(object, kBuffer, driver, device);
+}
+
+void Hal::end(belay_obj& object, const TableShape& shape) {
+  destroy_object(shape, &object);
+  forget(object);
+}
+
 Status Hal::bad_handle(belay_obj* handle, uint32_t kind, const char* call, const char* name) const {
   if (forked()) return forked_status();
   const std::string who = std::string(call) + ": " + name;

@@ -85,6 +85,16 @@ class Hal {
     return host_.take(raw, plugin, slot);
   }
   belay_status make(const Status& status) { return to_c(host_.table(), status); }
+  // What a slot of `plugin` has made becomes an object with the configured layers before it. INTERNAL names the
+  // required slots that its table lacks, which leaves what was made alone; where a layer refuses, it is destroyed.
+  Status adopt(belay_obj& object, const TableShape& shape, const belay_created& made, const std::string& plugin,
+               belay_obj* parent);
+  // A buffer, which has no slots.
+  Status adopt_buffer(belay_obj& object, void* impl, const std::string& driver, belay_obj* device);
+  // The end of what was adopted: through destroy of its table.
+  void end(belay_obj& object, const TableShape& shape);
+  // Of an object whose destroy, or its device's free, has returned.
+  void forget(belay_obj& object) { host_.detach(object); }
   // Of a status that is not passed on.
   void release(belay_status status) const { host_.table().status_release(&host_.table(), status); }
 

@@ -224,10 +224,9 @@ Result<Model*> Model::load(Runtime& runtime, const ModelRequest& request) {
     if (const belay_status raw = vt.load(engine->object, &load, &made); raw != BELAY_OK)
       status = host.take(raw, engine->plugin, "load");
     else
-      status = check_table(shape::kExecutable, made.table, "plugin '" + engine->plugin + "'");
+      status = hal.adopt(*model, shape::kExecutable, made, engine->plugin, engine->object);
     if (status.ok() && !model->files().check_damage().ok()) {
-      belay_obj orphan{BELAY_OBJ_MAGIC, kKind, 0, made.table, made.impl, {}};
-      static_cast<const belay_executable_vt*>(made.table)->destroy(&orphan);
+      hal.end(*model, shape::kExecutable);
       status = model->files().check_damage();
     }
   } catch (...) {
@@ -239,8 +238,6 @@ Result<Model*> Model::load(Runtime& runtime, const ModelRequest& request) {
     runtime.models().drop(model);
     return status;
   }
-  model->table = made.table;
-  model->impl = made.impl;
   Slots<Model>::publish(model);
   runtime.hold();
   const auto took = std::chrono::steady_clock::now() - begin;
@@ -287,9 +284,9 @@ void Model::remove(Context* context) {
 
 void Model::end() {
   magic = BELAY_OBJ_MAGIC;  // an engine may check it
-  vt().destroy(this);
-  Slots<Model>::retire(this);
   Runtime& runtime = runtime_;
+  runtime.hal().end(*this, shape::kExecutable);
+  Slots<Model>::retire(this);
   runtime.models().drop(this);
   runtime.let_go();
 }
@@ -311,7 +308,7 @@ Result<Context*> Context::create(Model& model) {
                    .take(raw, plugin, "context")
                    .while_doing("making a context of '" + model.name() + "'");
     else
-      status = check_table(shape::kContext, made.table, "plugin '" + plugin + "'");
+      status = runtime.hal().adopt(*context, shape::kContext, made, plugin, &model);
   } catch (...) {
     runtime.contexts().drop(context);
     throw;
@@ -320,8 +317,6 @@ Result<Context*> Context::create(Model& model) {
     runtime.contexts().drop(context);
     return status;
   }
-  context->table = made.table;
-  context->impl = made.impl;
   Slots<Context>::publish(context);
   model.add(context);
   return context;
@@ -338,7 +333,7 @@ void Context::destroy() {
   }
   Model& model = model_;
   model.remove(this);
-  vt().destroy(this);
+  model.runtime().hal().end(*this, shape::kContext);
   Slots<Context>::retire(this);
   model.runtime().contexts().drop(this);
   model.let_go();

@@ -16,10 +16,10 @@ constexpr std::chrono::seconds kPatience{10};
 }  // namespace
 
 struct Operators::Run {
-  explicit Run(Operators& of, Device& on) : owner(of), device(on), context{} {}
+  explicit Run(Operators& of, Device& on) : owner(of), device(on) {}
   ~Run() {
     owner.finish(last);
-    if (context.table) vt().destroy(&context);
+    if (context.table) device.hal->end(context, shape::kContext);
     for (Buffer* buffer : staging)
       if (buffer) device.free(buffer);
   }
@@ -27,22 +27,22 @@ struct Operators::Run {
 
   Operators& owner;
   Device& device;
-  belay_obj context;
+  belay_obj context{BELAY_OBJ_MAGIC, shape::kContext.object_kind, 1, nullptr, nullptr, {}};
   belay_event last{};            // of what was queued of it
   std::vector<Buffer*> staging;  // dense memory for operands with strides: inputs, then outputs
 };
 
 struct Operators::Entry {
-  explicit Entry(Device& on) : device(on), executable{} {}
+  explicit Entry(Device& on) : device(on) {}
   ~Entry() {
     idle.clear();
-    if (executable.table) static_cast<const belay_executable_vt*>(executable.table)->destroy(&executable);
+    if (executable.table) device.hal->end(executable, shape::kExecutable);
   }
   Device& device;
   std::mutex building;  // held by the thread that prepares it; the two below are its answer
   bool built = false;
   Status failed;
-  belay_obj executable;
+  belay_obj executable{BELAY_OBJ_MAGIC, BELAY_OBJ_EXECUTABLE, 1, nullptr, nullptr, {}};
   std::mutex mutex;  // of the runs
   std::condition_variable given_back;
   std::vector<std::unique_ptr<Run>> idle;
@@ -93,9 +93,7 @@ Status Operators::load(Device& device, const belay_op_req& req, Entry& into) con
   made.hdr.struct_size = sizeof made;
   const auto& vt = *static_cast<const belay_engine_vt*>(engine_.object->table);
   BELAY_TRY(hal_.host().take(vt.load(engine_.object, &load, &made), engine_.plugin, "load"));
-  BELAY_TRY(check_table(shape::kExecutable, made.table, "plugin '" + engine_.plugin + "'"));
-  into.executable = {BELAY_OBJ_MAGIC, BELAY_OBJ_EXECUTABLE, 1, made.table, made.impl, {}};
-  return {};
+  return hal_.adopt(into.executable, shape::kExecutable, made, engine_.plugin, engine_.object);
 }
 
 Result<Operators::EntryPtr> Operators::entry_for(Device& device, const belay_op_req& req) {
@@ -167,8 +165,7 @@ Result<std::unique_ptr<Operators::Run>> Operators::make_run(Entry& entry) {
   made.hdr.struct_size = sizeof made;
   const auto& vt = *static_cast<const belay_executable_vt*>(entry.executable.table);
   BELAY_TRY(hal_.host().take(vt.context(&entry.executable, &made), plugin, "context"));
-  BELAY_TRY(check_table(shape::kContext, made.table, "plugin '" + plugin + "'"));
-  run->context = {BELAY_OBJ_MAGIC, shape::kContext.object_kind, 1, made.table, made.impl, {}};
+  BELAY_TRY(hal_.adopt(run->context, shape::kContext, made, plugin, &entry.executable));
   if (!BELAY_HAS(&run->vt(), belay_context_vt, enqueue))
     return Status(Code::kUnimplemented,
                   "Engine '" + engine_.name + "' queues no runs on streams, so it runs no operators.");

@@ -35,6 +35,10 @@ class Stream : public Object {
 
   Stream(Device& device, uint64_t timeline, uint64_t depth, uint32_t flags);
   ~Stream();
+  // Once it has its table, before others use it.
+  void prepare() {
+    if (!BELAY_HAS(&vt(), belay_stream_vt, launch)) flags_ |= kNoLaunch;
+  }
 
   const belay_stream_vt& vt() const { return *static_cast<const belay_stream_vt*>(table); }
   Device& device() const { return *device_; }

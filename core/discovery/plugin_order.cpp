@@ -2,9 +2,16 @@
 
 #include "core/base/text.h"
 
+#include <belay/abi/layer.h>
+
 #include <algorithm>
 
 namespace belay::core {
+namespace {
+
+bool is_layer(const Manifest* manifest) { return offers(*manifest, BELAY_LAYER_KIND); }
+
+}  // namespace
 
 std::vector<std::string> all_requirements(const Manifest& manifest) {
   std::vector<std::string> all = manifest.requires_;
@@ -22,6 +29,7 @@ bool offers(const Manifest& manifest, std::string_view requirement) {
 PluginOrder order_plugins(const std::vector<const Manifest*>& plugins) {
   PluginOrder result;
   std::vector<const Manifest*> left = plugins;
+  std::stable_partition(left.begin(), left.end(), is_layer);
   // The one among those left that must come before `manifest`, or nullptr.
   const auto blocker = [&](const Manifest& manifest,
                            const std::vector<std::string>& wanted) -> const Manifest* {
@@ -68,6 +76,9 @@ Status check_requirements(const Manifest& manifest, const std::vector<const Mani
     if (requirement.starts_with("belay.host.") && !host_has(requirement))
       return {Code::kUnimplemented,
               who + "this host has no service " + quote(requirement) + " - install a newer host"};
+    if (is_layer(&manifest) && !requirement.starts_with("belay.host."))
+      return {Code::kInvalidArgument, who + "a layer ends after all other plugins, so it cannot require " +
+                                          quote(requirement)};
     std::string failed;
     bool there = offers(manifest, requirement);
     for (const Manifest* other : plugins) {

@@ -20,7 +20,7 @@ struct PluginOrder {
 std::vector<std::string> all_requirements(const Manifest& manifest);
 // Whether the plugin is, or has, what is required: its id, a key or a kind.
 bool offers(const Manifest& manifest, std::string_view requirement);
-// Plugins that nothing orders keep the order given. A circle of `after` alone is broken, one of `requires`
+// Layers come first, as they stand before what all others make; else plugins that nothing orders keep the order given. A circle of `after` alone is broken, one of `requires`
 // refused.
 PluginOrder order_plugins(const std::vector<const Manifest*>& plugins);
 

@@ -3,10 +3,10 @@
 namespace belay::core {
 
 Services::Services(Host& host)
-    : faults(host.config()), files(host), threads(host.log()), trace(host.executor()) {}
+    : faults(host.config()), layers(host), files(host), threads(host.log()), trace(host.executor()) {}
 
 Status Services::offer(Host& host) {
-  host.set_layer(std::unique_ptr<Services>(new Services(host)));
+  host.set_extension(std::unique_ptr<Services>(new Services(host)));
   const std::pair<const char*, const void*> tables[] = {
       {BELAY_HOST_LOG, &kLogTable},       {BELAY_HOST_METRICS, &kMetricsTable},
       {BELAY_HOST_TRACE, &kTraceTable},   {BELAY_HOST_FS, &kFilesTable},

@@ -4,6 +4,7 @@
 #include "core/host.h"
 #include "core/services/fault_points.h"
 #include "core/services/host_memory.h"
+#include "core/services/layers.h"
 #include "core/services/metrics.h"
 #include "core/services/plugin_files.h"
 #include "core/services/thread_check.h"
@@ -12,7 +13,7 @@
 namespace belay::core {
 
 // What stands behind belay/abi/services.h in one host. Thread-safe.
-class Services final : public ServiceLayer {
+class Services final : public HostExtension {
  public:
   // Makes them and adds their tables to the host, which owns them from then on. Before start().
   static Status offer(Host& host);
@@ -21,9 +22,15 @@ class Services final : public ServiceLayer {
   Status fault(const HostTable& plugin, std::string_view point) override {
     return faults.at(plugin.plugin, point);
   }
+  Status attach(belay_obj& object, const TableShape& shape, const std::string& plugin,
+                belay_obj* parent) override {
+    return layers.attach(object, shape, plugin, parent);
+  }
+  void detach(belay_obj& object) override { layers.detach(object); }
 
   FaultPoints faults;
   HostMemory memory;
+  Layers layers;
   Metrics metrics;
   PluginFiles files;
   ThreadCheck threads;
@@ -35,7 +42,7 @@ class Services final : public ServiceLayer {
 
 // Of a host that has them; usable in the slots of their tables.
 inline Services& services_of(const HostTable& table) {
-  return static_cast<Services&>(*table.layer.load(std::memory_order_relaxed));
+  return static_cast<Services&>(*table.extension.load(std::memory_order_relaxed));
 }
 
 // The tables. That of the log needs nothing but the host's log.

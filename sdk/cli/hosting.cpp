@@ -4,7 +4,9 @@
 #include <belay/graph/dtype.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <sstream>
 
 namespace belay::cli {
 namespace fs = std::filesystem;
@@ -58,11 +60,22 @@ RuntimeRequest::RuntimeRequest(const Common& common, std::vector<std::string> ex
   req_.plugin_dirs = dir_views_.data(), req_.plugin_dir_count = dir_views_.size();
 }
 
-Runtime::Runtime(const Common& common, std::vector<std::string> extra_sets) {
+Runtime::Runtime(const Common& common, std::vector<std::string> extra_sets) : quiet_(common.quiet) {
   const RuntimeRequest request(common, std::move(extra_sets));
   raw_ = value_or_fail(belay::Runtime::create(request.options()), Stage::kConfigure);
   // Also where the verb has no use for it: a device that is not there is a mistake.
   if (!common.device.empty()) device_id(common.device);
+}
+
+Runtime::~Runtime() {
+  if (quiet_) return;
+  const auto reports = raw_.report();
+  if (!reports.ok()) return;
+  for (const belay::Runtime::LayerReport& report : *reports) {
+    std::istringstream lines(report.text);
+    for (std::string line; std::getline(lines, line);)
+      std::fprintf(stderr, "belay: layer %s: %s\n", report.layer.c_str(), printable(line).c_str());
+  }
 }
 
 std::vector<DeviceInfo> Runtime::devices(bool with_heaps) const {

@@ -54,6 +54,10 @@ class Runtime {
   // Throws what the configuration or a plugin is blamed for. `extra_sets` win over the file, --set wins over
   // them.
   explicit Runtime(const Common& common, std::vector<std::string> extra_sets = {});
+  // Writes to stderr, unless quiet, what the configured layers have found.
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
 
   const belay::Runtime& get() const { return raw_; }
   std::vector<DeviceInfo> devices(bool with_heaps) const;
@@ -67,6 +71,7 @@ class Runtime {
   HostDatum fetch(const belay_datum& datum) const;
 
  private:
+  const bool quiet_;
   belay::Runtime raw_;
 };
 

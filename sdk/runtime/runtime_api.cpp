@@ -1,6 +1,7 @@
 // belay_runtime_* and what needs no runtime.
 #include "c_api.h"
 #include "core/base/status_catalogue.h"
+#include "core/services/services.h"
 
 using namespace belay;
 using namespace belay::c_api;
@@ -119,6 +120,18 @@ belay_status belay_runtime_doctor(belay_runtime* handle,
     as_runtime(handle)->doctor([&](std::string_view name, uint64_t outcome, std::string_view text) {
       each(user, to_str(name), outcome, to_str(text));
     });
+    return {};
+  });
+}
+
+belay_status belay_runtime_report(belay_runtime* handle, void (*each)(void* user, belay_str layer, belay_str text),
+                                  void* user) {
+  return guarded("belay_runtime_report", [&]() -> Status {
+    if (!each) return null_argument("belay_runtime_report", "each");
+    BELAY_TRY(check(handle, "belay_runtime_report"));
+    core::Layers& layers = core::services_of(core::table_of(&as_runtime(handle)->host().table())).layers;
+    BELAY_ASSIGN(const std::vector<core::Layers::Report> reports, layers.report());
+    for (const core::Layers::Report& report : reports) each(user, to_str(report.layer), to_str(report.text));
     return {};
   });
 }

@@ -5,6 +5,7 @@
 #include <belay/abi/driver.h>
 #include <belay/abi/engine.h>
 #include <belay/abi/kernel_provider.h>
+#include <belay/abi/layer.h>
 #include <belay/abi/memory_policy.h>
 #include <belay/abi/model_format.h>
 #include <belay/abi/native_model.h>
@@ -83,8 +84,8 @@ inline constexpr TableShape kExecutable{"belay.engine/1 executable", BELAY_OBJ_E
 #define BELAY_TABLE belay_context_vt
 inline constexpr TableSlot kContextSlots[] = {BELAY_S(set_input), BELAY_S(set_output), BELAY_S(run),
                                               BELAY_S(run_async), BELAY_S(output)};
-// An object kind of the host's own, beyond those of the ABI.
-inline constexpr TableShape kContext{"belay.engine/1 context", 64, BELAY_S(destroy), kContextSlots};
+inline constexpr TableShape kContext{"belay.engine/1 context", BELAY_OBJ_CONTEXT, BELAY_S(destroy),
+                                     kContextSlots};
 #undef BELAY_TABLE
 #define BELAY_TABLE belay_diagnostics_vt
 inline constexpr TableSlot kDiagnosticsSlots[] = {BELAY_S(check_count), BELAY_S(check_info),
@@ -92,13 +93,18 @@ inline constexpr TableSlot kDiagnosticsSlots[] = {BELAY_S(check_count), BELAY_S(
 inline constexpr TableShape kDiagnostics{BELAY_DIAGNOSTICS_KIND, BELAY_OBJ_DIAGNOSTICS, BELAY_S(destroy),
                                          kDiagnosticsSlots};
 #undef BELAY_TABLE
+#define BELAY_TABLE belay_layer_vt
+inline constexpr TableSlot kLayerSlots[] = {BELAY_S(attach), BELAY_S(detach), BELAY_S(report)};
+inline constexpr TableShape kLayer{BELAY_LAYER_KIND, BELAY_OBJ_LAYER, BELAY_S(destroy), kLayerSlots};
+#undef BELAY_TABLE
 #undef BELAY_S
 
 }  // namespace shape
 
 // The kinds whose components a host creates.
-inline constexpr std::array<TableShape, 6> kComponentKinds{shape::kDriver,      shape::kMemoryPolicy,
+inline constexpr std::array<TableShape, 7> kComponentKinds{shape::kDriver,      shape::kMemoryPolicy,
                                                            shape::kModelFormat, shape::kKernelProvider,
-                                                           shape::kEngine,      shape::kDiagnostics};
+                                                           shape::kEngine,      shape::kDiagnostics,
+                                                           shape::kLayer};
 
 }  // namespace belay

@@ -93,6 +93,11 @@ BELAY_API belay_status belay_runtime_doctor(belay_runtime*,
                                             void (*each)(void* user, belay_str name, uint64_t outcome, belay_str text),
                                             void* user);
 
+/* What each layer of [runtime] layers has found or gathered so far: one call of `each` per layer, in their order; `text`
+ * has a line for each thing and is empty where there is nothing. */
+BELAY_API belay_status belay_runtime_report(belay_runtime*, void (*each)(void* user, belay_str layer, belay_str text),
+                                            void* user);
+
 /* The device functions: the same table that plugins get, and the host to call it with. Valid until destroy. */
 BELAY_API const belay_hal_vt* belay_runtime_hal(belay_runtime*, const belay_host** out_host);
 /* The index of the device that models use by default ([runtime] device). */

@@ -694,6 +694,20 @@ class Runtime {
     BELAY_TRY(take(belay_tensor_copy(raw_, stream.get(), &raw_to, &raw_from, &event)));
     return Event(hal_, event);
   }
+  // What the layers of [runtime] layers have found or gathered so far, a line for each thing.
+  struct LayerReport {
+    std::string layer, text;
+  };
+  Result<std::vector<LayerReport>> report() const {
+    std::vector<LayerReport> all;
+    BELAY_TRY(take(belay_runtime_report(
+        raw_,
+        [](void* user, belay_str layer, belay_str text) {
+          static_cast<std::vector<LayerReport>*>(user)->push_back({to_string(layer), to_string(text)});
+        },
+        &all)));
+    return all;
+  }
   Result<Device> default_device() const { return device(belay_runtime_default_device(raw_)); }
 
   // A memory policy of [memory] policies, to compute with; see belay_runtime_policy for what it may be given. The runtime

@@ -14,6 +14,8 @@ extern "C" {
 
 #define BELAY_ENGINE_KIND "belay.engine/1"
 
+#define BELAY_OBJ_CONTEXT 14u /* continues the kinds of objects of base.h */
+
 typedef struct belay_load_req {
   belay_hdr hdr;
   belay_span image;            /* a frozen graph, verified by the host; borrowed */

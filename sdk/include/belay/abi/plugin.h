@@ -71,7 +71,7 @@ typedef struct belay_handshake {
 typedef const belay_plugin* (*belay_entry_fn)(const belay_host* host, belay_handshake* handshake);
 
 /* Changes with every change of the layout of any struct before 1.0. */
-#define BELAY_ABI_LAYOUT 0xd300ed9eu
+#define BELAY_ABI_LAYOUT 0x9c52f11eu
 
 /* ---- note section --------------------------------------------------------------------------------------------------- */
 /* .note.belay, owner "BELAY", type 1: facts that the host reads from the file before loading it. */
