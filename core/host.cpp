@@ -70,7 +70,7 @@ Status Host::prepare(const std::vector<std::string>& plugin_dirs, bool standard_
     const std::string path = "plugin.\"" + id + "\".path";
     if (!config_.get(path).set()) continue;
     if (!config_.get("runtime.allow_external").as_bool())
-      return {Code::kPermissionDenied,
+      return {Code::kInvalidArgument,
               "config " + config_.where(path) + ": plugin." + id +
                   ".path names a library outside of the plugin directories - set [runtime] "
                   "allow_external = true if you trust it"};

@@ -97,7 +97,7 @@ void ServiceRegistry::remove_all(std::string_view plugin) {
   }
 }
 
-std::string ServiceRegistry::explain(std::string_view kind) const {
+std::string ServiceRegistry::explain(std::string_view kind, const std::string& used) const {
   const std::vector<Service> found = candidates(kind);
   std::string text = std::string(kind) + ": ";
   if (found.empty()) return text + "no running plugin offers one";
@@ -108,6 +108,7 @@ std::string ServiceRegistry::explain(std::string_view kind) const {
     text += " score " + std::to_string(service.score) +
             (service.reason.empty() ? "" : " (" + service.reason + ")");
   }
+  if (!used.empty()) return text + " -> using " + used;
   return text + " -> " + (found.front().score ? "using " + found.front().name() : "none works here");
 }
 

@@ -50,7 +50,8 @@ class ServiceRegistry {
   void watch(uint64_t id, std::string_view plugin, std::string_view kind, Changed changed);
   void unwatch(uint64_t id, std::string_view plugin);  // only its own
   // "belay.driver/1: ascend score 0 (libascendcl not found), null score 1 (always) -> using null".
-  std::string explain(std::string_view kind) const;
+  // `used`: what is, where that is not the best of them alone.
+  std::string explain(std::string_view kind, const std::string& used = {}) const;
 
  private:
   const std::set<std::string> overrides_;

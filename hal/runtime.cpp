@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <sstream>
 
 namespace belay::hal {
 namespace {
@@ -179,7 +180,7 @@ Result<std::vector<NamedObject>> Runtime::drivers() {
   }
   if (found.empty())
     return Status(
-        Code::kNotFound,
+        Code::kInvalidArgument,
         "No driver is configured; name a device under [runtime] device, such as \"cpu:0\", or give a "
         "complete configuration before the one that changes it.");
   return found;
@@ -250,12 +251,81 @@ Status Runtime::freeze(const ModelRequest& request, belay_sink image) {
   return {};
 }
 
+std::string Runtime::used(std::string_view kind) const {
+  const auto listed = [](const std::vector<NamedObject>& objects, const std::string& order, auto&& about) {
+    std::string text;
+    for (const NamedObject& object : objects) text += (text.empty() ? "" : ", ") + object.name + about(object);
+    return (text.empty() ? "none" : text) + ": " + order;
+  };
+  const auto nothing = [](const NamedObject&) { return std::string(); };
+  if (kind == BELAY_MEMORY_POLICY_KIND)
+    return listed(policies_, "for each class the first that serves it is asked first ([memory] policies)",
+                  [](const NamedObject& policy) {
+                    static constexpr std::pair<uint64_t, const char*> kClasses[] = {
+                        {BELAY_POLICY_PLAN, "PLAN"}, {BELAY_POLICY_PLACE, "PLACE"}, {BELAY_POLICY_BIND, "BIND"}};
+                    const uint64_t serves =
+                        static_cast<const belay_memory_policy_vt*>(policy.object->table)->serves(policy.object);
+                    std::string classes;
+                    for (const auto& [bit, name] : kClasses)
+                      if (serves & bit) classes += (classes.empty() ? "" : " ") + std::string(name);
+                    return " (" + classes + ")";
+                  });
+  if (kind == BELAY_MODEL_FORMAT_KIND)
+    return listed(formats_, "of each file the surest, then the first ([models] formats)", nothing);
+  if (kind == BELAY_DIAGNOSTICS_KIND) return listed(diagnostics_, "all of them ([diagnostics] use)", nothing);
+  if (kind == BELAY_DRIVER_KIND)
+    return hal_->devices().names() + ": '" + hal_->devices().name(default_device_) +
+           "' where a model names none ([runtime] device)";
+  if (kind == BELAY_KERNEL_PROVIDER_KIND) {
+    std::string text;
+    for (const core::Service& service : host_->services().candidates(kind))
+      if (service.score > 0) text += (text.empty() ? "" : ", ") + service.name();
+    return text.empty() ? text : text + ": for each node the first of those for the device that claims it";
+  }
+  return {};
+}
+
 Status Runtime::explain(std::string_view kind, belay_sink text) {
-  std::string all = host_->services().explain(kind);
+  std::string all = host_->services().explain(kind, used(kind));
   if (all.empty()) return {Code::kNotFound, "No component of kind '" + std::string(kind) + "' is loaded."};
   write(text, all);
   return {};
 }
+
+namespace {
+
+// On tables [plugin.<id>] that do less than whoever wrote them may think.
+std::string notes_on_plugins(core::Host& host) {
+  const core::Config& config = host.config();
+  std::string notes;
+  for (const core::PluginInfo& plugin : host.plugins().list()) {
+    const std::string table = "plugin." + plugin.id, where = config.where(table);
+    if (where.empty() || where == "default") continue;
+    // What is used only where a key names it; drivers and kernels serve without.
+    bool by_name = !plugin.keys.empty(), used = false;
+    std::istringstream keys(plugin.keys);
+    for (std::string key; keys >> key;) {
+      by_name &= key.starts_with(BELAY_MEMORY_POLICY_KIND) || key.starts_with(BELAY_MODEL_FORMAT_KIND) ||
+                 key.starts_with(BELAY_DIAGNOSTICS_KIND) || key.starts_with(BELAY_ENGINE_KIND);
+      for (const core::Config::NamedComponent& named : config.named_components()) used |= named.key == key;
+    }
+    if (by_name && !used) {
+      notes += "# note: [" + table + "] is set, " + where + ", but no key names what plugin '" + plugin.id +
+               "' offers (" + plugin.keys + "), so it is not used.\n";
+      continue;
+    }
+    const Value settings = config.get(table + ".config");
+    bool set = false;
+    for (uint64_t i = 0; i < settings.count(); ++i)
+      set |= config.where(table + ".config." + std::string(settings.key_at(i))) != "default";
+    if (set)
+      notes += "# note: how values of [" + table + ".config] go with each other and with this machine is checked by "
+               "plugin '" + plugin.id + "' when it starts.\n";
+  }
+  return notes;
+}
+
+}  // namespace
 
 Status check_config(const RuntimeRequest& request, belay_sink effective) {
   BELAY_ASSIGN(std::unique_ptr<core::Host> host, make_host(request));
@@ -278,6 +348,7 @@ Status check_config(const RuntimeRequest& request, belay_sink effective) {
     write(effective, "# note: no model can run with this configuration, it lacks " + lacks +
                          ". A file that says only what differs comes after one that says the rest, such as "
                          "configs/cpu.toml.\n\n");
+  write(effective, notes_on_plugins(*host));
   write(effective, host->config().print());
   return {};
 }

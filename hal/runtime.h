@@ -77,6 +77,8 @@ class Runtime {
   Result<std::vector<NamedObject>> drivers();
   void check_device(uint64_t index, const Check& each);
   Status listen();
+  // Of a kind of which several are used: which, and in what order; empty: of others.
+  std::string used(std::string_view kind) const;
 
   uint64_t magic_ = kMagic;
   std::atomic<uint64_t> holders_{1};

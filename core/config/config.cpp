@@ -31,7 +31,7 @@ const std::vector<Field>& plugin_fields() {
        .doc = "host memory that the plugin may take through the host; not set: any"},
       {.key = "path",
        .type = T::kString,
-       .doc = "its library, absolute; needs [runtime] allow_external",
+       .doc = "its library; needs [runtime] allow_external",
        .flags = kPath},
       {.key = "config", .type = T::kTable, .doc = "the keys of the plugin's manifest"}};
   return *fields;

@@ -7,6 +7,7 @@
 #include "core/config/value.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -37,6 +38,8 @@ const char* want_of(FieldType type) {
   return kWants[size_t(type)];
 }
 
+constexpr const char* kPower = "a power of two";
+
 // One end of what a field may be.
 std::string print_limit(const Field& field, double value) {
   // Beyond what numbers of a configuration can be.
@@ -53,7 +56,9 @@ std::string print_limit(const Field& field, double value) {
 
 std::string range_of(const Field& field) {
   const auto print = [&](double value) { return print_limit(field, value); };
-  const std::string unit = field.unit.empty() ? "" : " " + field.unit;
+  // Sizes and durations are printed with theirs.
+  const bool plain = field.type != FieldType::kSize && field.type != FieldType::kDuration;
+  const std::string unit = field.unit.empty() || !plain ? "" : " " + field.unit;
   if (std::isfinite(field.min) && std::isfinite(field.max))
     return print(field.min) + " to " + print(field.max) + unit;
   if (std::isfinite(field.min)) return print(field.min) + " or more" + unit;
@@ -183,6 +188,8 @@ class Checker {
     if (!(double(node.integer) >= std::max(field.min, plain ? field.min : 0.0) &&
           double(node.integer) <= field.max))
       wrong(node, field, what, range_or(field));
+    else if (field.flags & kPowerOfTwo && !std::has_single_bit(uint64_t(node.integer)))
+      wrong(node, field, what, kPower);
   }
 
   void once_each(const Node& list, const Field& field, const std::string& what) {
@@ -235,7 +242,8 @@ Schema core_schema() {
        {.key = "plugin_dirs",
         .type = T::kStringList,
         .default_value = "[]",
-        .doc = "absolute directories of plugins, searched before the installed ones",
+        .doc = "directories of plugins, searched before the installed ones; of a build tree or an installation its "
+               "lib/belay/plugins is searched as well",
         .flags = kPath},
        {.key = "allow_external",
         .type = T::kBool,
@@ -335,6 +343,7 @@ std::string example_of(const std::string& table, const std::vector<Field>& field
     std::string doc = field.doc, hints;
     for (const std::string& hint : {std::string(want_of(field.type)), range_of(field),
                                     field.choices.empty() ? "" : "one of " + joined(field.choices),
+                                    std::string(field.flags & kPowerOfTwo ? kPower : ""),
                                     std::string(field.flags & kRequired ? "required" : "")})
       if (!hint.empty()) hints += (hints.empty() ? "" : "; ") + hint;
     out += "# " + (doc.empty() ? "" : doc + " ") + "(" + hints + ")\n";

@@ -31,6 +31,7 @@ enum FieldFlag : uint32_t {
   kReload = 4,       // may change while the plugin is open
   kPath = 8,         // absolute, or relative to the file that says it; '$' is refused
   kDeprecated = 16,  // accepted with a warning in the log
+  kPowerOfTwo = 32,  // of an int or a size
 };
 
 // One key. Values are written as in TOML: Field{"threads", FieldType::kInt, "0", "lanes; 0: all cores"}.

@@ -19,6 +19,7 @@
 #pragma pop_macro("NDEBUG")
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace belay::core {
@@ -240,7 +241,7 @@ std::string print_value(const Node& node) {
       return std::to_string(node.integer);
     case BELAY_VALUE_FLOAT:
       if (!std::isfinite(node.real)) return std::isnan(node.real) ? "nan" : node.real < 0 ? "-inf" : "inf";
-      std::snprintf(number, sizeof number, "%.17g", node.real);
+      *std::to_chars(number, number + sizeof number - 1, node.real).ptr = 0;  // the shortest that is read as the same
       return std::string(number).find_first_of(".e") == std::string::npos ? std::string(number) + ".0"
                                                                           : number;
     case BELAY_VALUE_STRING:

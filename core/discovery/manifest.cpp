@@ -16,7 +16,7 @@ using T = FieldType;
 
 constexpr std::string_view kTypes[] = {"bool", "int",      "float",       "string",
                                        "size", "duration", "string_list", "table"};
-constexpr std::string_view kFlags[] = {"required", "secret", "reload", "path", "deprecated"};
+constexpr std::string_view kFlags[] = {"required", "secret", "reload", "path", "deprecated", "power_of_two"};
 
 std::vector<std::string> choices_of(std::span<const std::string_view> names) {
   return {names.begin(), names.end()};

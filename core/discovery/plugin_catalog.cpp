@@ -65,7 +65,7 @@ Catalog Catalog::search(const CatalogOptions& options) {
   Catalog catalog;
   std::vector<std::string> wanted = options.first_dirs;
   wanted.insert(wanted.end(), options.config_dirs.begin(), options.config_dirs.end());
-  const size_t named = wanted.size();
+  size_t named = wanted.size();
   if (options.standard_dirs) {
     for (std::string& dir : installed_dirs()) wanted.push_back(std::move(dir));
     if (const char* path = getauxval(AT_SECURE) ? nullptr : std::getenv("BELAY_PLUGIN_PATH"))
@@ -97,8 +97,10 @@ Catalog Catalog::search(const CatalogOptions& options) {
     for (const std::string& name : names) catalog.add((dir / name).string(), options.allow_insecure);
     // A build tree or an installation keeps its plugins further down.
     if (const fs::path below = dir / "lib/belay/plugins";
-        i < options.first_dirs.size() && fs::is_directory(below, error))
-      wanted.push_back(below.string());
+        i < named && fs::is_directory(below, error)) {
+      wanted.insert(wanted.begin() + ptrdiff_t(i) + 1, below.string());  // before what comes after this one
+      ++named;
+    }
   }
   for (const std::string& file : options.files)
     catalog.add(file.ends_with(kLibraryEnd) ? file.substr(0, file.size() - kLibraryEnd.size()) : file,

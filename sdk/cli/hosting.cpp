@@ -204,6 +204,9 @@ Model::Model(const Runtime& runtime, const std::string& path, const std::string&
   check_model_file(path);
   Result<belay::Model> loaded = runtime.get().load(path, {.device = device});
   const bool lacks = !loaded.ok() && loaded.status().code() == Code::kUnimplemented;
+  // No engine, or no format: of the configuration, not of the model.
+  if (!loaded.ok() && loaded.status().code() == Code::kFailedPrecondition)
+    throw Failure{Exit::kUsage, code_name(Code::kFailedPrecondition), loaded.status().message(), ""};
   raw_ = value_or_fail(std::move(loaded), Stage::kModel,
                        lacks ? "'belay inspect " + path +
                                    "' shows all operators; another device or plugin may have what is missing."

@@ -69,6 +69,7 @@ TEST(ServiceRegistryTest, TheChoiceIsByPriorityThenScoreThenPlugin) {
   EXPECT_EQ(registry.choose("test.kind/1")->name(), "c");
   EXPECT_THAT(registry.explain("test.kind/1"),
               AllOf(HasSubstr("d of plugin r priority 9 score 0 (not here)"), HasSubstr("-> using c")));
+  EXPECT_THAT(registry.explain("test.kind/1", "d, then a"), HasSubstr("(not here) -> using d, then a"));
   EXPECT_EQ(registry.choose("none/1").status().code(), Code::kNotFound);
   registry.remove_all("o"), registry.remove_all("p"), registry.remove_all("q");
   EXPECT_EQ(registry.choose("test.kind/1").status().code(), Code::kUnavailable);

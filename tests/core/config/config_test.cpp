@@ -29,6 +29,13 @@ Schema schema() {
         .default_value = "\"float32\"",
         .choices = {"float32", "fast"}},
        {.key = "limit", .type = T::kSize, .default_value = "\"64MiB\"", .min = 4096},
+       {.key = "block",
+        .type = T::kSize,
+        .default_value = "64",
+        .flags = kPowerOfTwo,
+        .min = 64,
+        .max = 4096,
+        .unit = "bytes"},
        {.key = "wait", .type = T::kDuration, .default_value = "\"5ms\"", .max = 1e9},
        {.key = "ratio", .type = T::kFloat, .default_value = "0.5", .min = 0, .max = 1},
        {.key = "winograd", .type = T::kBool, .default_value = "true"},
@@ -80,6 +87,11 @@ TEST(ConfigTest, WrongTypesRangesAndChoicesShowTheValueAndWhatIsWanted) {
   EXPECT_THAT(check("[engine]\nprecision = \"float\"\n").message(),
               HasSubstr("is \"float\", want one of float32, fast - did you mean 'float32'?"));
   EXPECT_THAT(check("[engine]\nlimit = 100\n").message(), HasSubstr("is \"100B\", want 4KiB or more"));
+  EXPECT_EQ(check("[engine]\nblock = \"100B\"\n").message(),
+            "config belay.toml:2:9: key 'block' of [engine] is \"100B\", want a power of two");
+  EXPECT_THAT(check("[engine]\nblock = 96\n").message(), HasSubstr("want a power of two"));
+  EXPECT_THAT(check("[engine]\nblock = 32\n").message(), ::testing::EndsWith("want 64B to 4KiB"));
+  EXPECT_TRUE(check("[engine]\nblock = 128\n").ok());
   EXPECT_THAT(check("[engine]\nlimit = \"64 potatoes\"\n").message(),
               HasSubstr("want a size such as \"64MiB\""));
   EXPECT_THAT(check("[engine]\nlimit = \"-1KiB\"\n").message(), HasSubstr("want a size"));
@@ -233,12 +245,12 @@ TEST(ConfigTest, TheEffectiveConfigurationIsTomlWithOriginsAndWithoutSecrets) {
       config
           .add_text(
               "b.toml",
-              "[engine]\ntoken = \"s3cret\"\nlimit = \"65536KiB\"\n[log]\nlevels = {\"a.b\" = \"debug\"}\n")
+              "[engine]\ntoken = \"s3cret\"\nlimit = \"65536KiB\"\nratio = 0.025\n[log]\nlevels = {\"a.b\" = \"debug\"}\n")
           .ok());
   ASSERT_TRUE(config.check(schema()).ok());
   const std::string text = config.print();
   EXPECT_THAT(text, AllOf(HasSubstr("limit = \"64MiB\"  # b.toml:3:9"),
-                          HasSubstr("wait = \"5ms\"  # default"), HasSubstr("token = \"***\""),
+                          HasSubstr("wait = \"5ms\"  # default"), HasSubstr("ratio = 0.025  # b.toml:4:9"), HasSubstr("token = \"***\""),
                           Not(HasSubstr("s3cret")), HasSubstr("[log.levels]\n\"a.b\" = \"debug\"")));
   Config again;
   ASSERT_TRUE(again.add_text("printed", text).ok()) << text;

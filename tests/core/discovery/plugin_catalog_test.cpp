@@ -56,6 +56,21 @@ TEST_F(PluginCatalogTest, AnEarlierDirectoryShadowsALaterOne) {
   EXPECT_THAT(catalog.plugins()[1].refused.message(), HasSubstr("is shadowed by " + file));
 }
 
+TEST_F(PluginCatalogTest, DirectoriesOfTheCallerAndOfTheConfigurationMayBeBuildTrees) {
+  TempDir tree;
+  std::filesystem::create_directories(tree.path() + "/lib/belay/plugins");
+  for (const std::string name : {"libbelay_a.so", "libbelay_a.plugin.toml"})
+    std::filesystem::copy(dir.path() + "/" + name, tree.path() + "/lib/belay/plugins/" + name);
+  for (const CatalogOptions& options :
+       {CatalogOptions{.first_dirs = {tree.path()}, .standard_dirs = false},
+        CatalogOptions{.config_dirs = {tree.path(), dir.path()}, .standard_dirs = false}}) {
+    const Catalog catalog = Catalog::search(options);
+    ASSERT_NE(catalog.find("a"), nullptr);
+    EXPECT_TRUE(catalog.find("a")->refused.ok());
+    EXPECT_THAT(catalog.find("a")->file, HasSubstr("/lib/belay/plugins/"));  // before what comes later
+  }
+}
+
 TEST_F(PluginCatalogTest, AManifestAndALibraryOfDifferentBuildsAreRefused) {
   dir.write("libbelay_a.plugin.toml", manifest("a").replace(manifest("a").find("1.0.0"), 5, "2.0.0"));
   EXPECT_THAT(Catalog::search(only(dir)).find("a")->refused.message(),

@@ -41,6 +41,17 @@ class PoliciesTest(unittest.TestCase):
         self.assertTrue(made)
         return made
 
+    def test_explain_says_which_are_used_and_for_what(self):
+        classes = {"zerocopy": "BIND", "reuse": "PLAN", "pool": "PLACE"}
+        for chosen in filter(None, COMBINATIONS):
+            said = belay("plugins", "explain", "memory-policy", *configured(chosen))
+            used = ", ".join(f"{name} ({classes[name]})" for name in chosen)
+            self.assertIn(f"-> using {used}: for each class the first that serves it", said)
+        self.assertIn("-> using onnx: of each file the surest", belay("plugins", "explain", "model-format"))
+        self.assertIn("-> using cpu:0: 'cpu:0' where a model names none", belay("plugins", "explain", "driver"))
+        self.assertIn("-> using cpu: for each node the first", belay("plugins", "explain", "kernel-provider"))
+        self.assertIn("-> using graph\n", belay("plugins", "explain", "engine"))
+
     def test_outputs_are_those_without_policies(self):
         for model in self.models:
             expected = self.outputs(model, *configured(()))

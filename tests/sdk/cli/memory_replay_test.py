@@ -203,8 +203,8 @@ class MemoryReplayTest(ProgramTest):
 
     def test_settings_are_checked_by_name(self):
         self.write("t.csv", trace([("a", 1, 1, 0), ("f", 1, 1, 0)]))
-        for key, value, words in [("block_size", 3000, "block_size is 3000, want a power of two"),
-                                  ("alignment", 48, "alignment is 48, want a power of two"),
+        for key, value, words in [("block_size", 3000, "'block_size' of belay.memory-policy/1:pool is \"3000B\", want a power of two"),
+                                  ("alignment", 48, "is \"48B\", want a power of two"),
                                   ("hard_limit", 1, "hard_limit is 1"), ("cross_stream", "maybe", "maybe"),
                                   ("growth_percent", -1, "growth_percent"), ("blocksize", 1, "block_size")]:
             with self.subTest(key=key):
