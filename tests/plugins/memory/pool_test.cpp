@@ -18,7 +18,15 @@ void* operator new(size_t bytes) {
   if (void* const made = std::malloc(bytes ? bytes : 1)) return made;
   throw std::bad_alloc();
 }
+void* operator new(size_t bytes, std::align_val_t align) {
+  if (g_fail_in && --g_fail_in == 0) throw std::bad_alloc();
+  const size_t step = size_t(align);
+  if (void* const made = std::aligned_alloc(step, (bytes + step - 1) / step * step)) return made;
+  throw std::bad_alloc();
+}
 void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace belay::testing {

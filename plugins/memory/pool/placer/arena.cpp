@@ -8,89 +8,95 @@ namespace {
 
 constexpr int kLooks = 16;  // at candidates of one class
 constexpr int kEvents = 4;  // that are asked for in each place
+constexpr int kMoves = 8;   // of what rests in one place: buckets, and blocks of each
 // Blocks smaller than this share of all are cut from the high end of what is free, others from the low one:
 // what is small is often there for long, and not to lie between large ones.
 constexpr int kSmallShift = 8;
 
 }  // namespace
 
-// ---- nodes
-// -------------------------------------------------------------------------------------------------------------
+// ---- nodes -----------------------------------------------------------------------------------------------
 
 void Arena::reserve_nodes(uint32_t count) {
   if (spares_ >= count) return;
   const size_t more = std::max<size_t>(64, nodes_.size() / 2);
   if (nodes_.size() + more > kMostNodes) throw std::bad_alloc();
-  if (nodes_.capacity() < nodes_.size() + more) {
-    nodes_.reserve(nodes_.size() + more);
-    cold_.reserve(nodes_.size() + more);
-  }
   const auto first = uint32_t(nodes_.size());
   nodes_.resize(first + more);
-  cold_.resize(first + more);
   for (auto n = uint32_t(nodes_.size()); n-- > first;) {  // the lowest is the first to be taken
     nodes_[n] = {};
+    nodes_[n].cookie = uint64_t{n} << kHeapBits | heap_;
     drop_node(n);
   }
 }
 
-uint32_t Arena::new_node() noexcept {
+inline uint32_t Arena::new_node() noexcept {
   --spares_;
   return std::exchange(spare_, nodes_[spare_].right);
 }
 
-void Arena::drop_node(uint32_t n) noexcept {
+inline void Arena::drop_node(uint32_t n) noexcept {
   nodes_[n].state = State::kSpare;
   nodes_[n].right = std::exchange(spare_, n);
   ++spares_;
 }
 
-void Arena::link(uint32_t n) noexcept {
+[[gnu::always_inline]] inline void Arena::hook(Lists& all, uint32_t n) noexcept {
   Node& x = nodes_[n];
-  Lists& all = *lanes_[x.colour].lists;
   const uint32_t c = class_of(x.size), head = all.head[c];
-  x.state = State::kListed;
+  x.list = c;
   x.left = kNone;
   x.right = head;
+  nodes_[head].left = n;
   all.head[c] = n;
-  if (x.colour != kClean) put_last(n);
-  if (head != kNone) {
-    nodes_[head].left = n;
-  } else {
-    all.bits[c / 64] |= uint64_t{1} << c % 64;
-    all.words |= 1u << c / 64;
-  }
+  all.bits[c / 64] |= uint64_t{1} << c % 64;
+  all.words |= 1u << c / 64;
 }
 
-void Arena::unlink(uint32_t n) noexcept {
+[[gnu::always_inline]] inline void Arena::unhook(Lists& all, uint32_t n) noexcept {
   const Node& x = nodes_[n];
-  if (x.colour != kClean) take_out(n);
-  if (x.right != kNone) nodes_[x.right].left = x.left;
-  if (x.left != kNone) {
-    nodes_[x.left].right = x.right;
-    return;
-  }
-  Lists& all = *lanes_[x.colour].lists;
-  const uint32_t c = class_of(x.size);
-  all.head[c] = x.right;
-  if (x.right == kNone && !(all.bits[c / 64] &= ~(uint64_t{1} << c % 64))) all.words &= ~(1u << c / 64);
+  const uint32_t c = x.list, left = x.left, right = x.right;
+  // Without branches, as which way they would go cannot be foreseen.
+  uint32_t* const at[2] = {&nodes_[left].right, &all.head[c]};
+  *at[left == kNone] = right;
+  nodes_[right].left = left;
+  const uint64_t bits = all.bits[c / 64] &= ~(uint64_t{(left | right) == kNone} << c % 64);
+  all.words &= ~(uint32_t{bits == 0} << c / 64);
+}
+
+inline void Arena::link(uint32_t n) noexcept {
+  nodes_[n].state = State::kListed;
+  hook(lists(nodes_[n].colour), n);
+  if (nodes_[n].colour != kClean) put_last(n);
+}
+
+inline void Arena::unlink(uint32_t n) noexcept {
+  if (nodes_[n].colour != kClean) take_out(n);
+  unhook(lists(nodes_[n].colour), n);
+}
+
+// What is listed and has another size now.
+[[gnu::always_inline]] inline void Arena::list_again(uint32_t n) noexcept {
+  if (class_of(nodes_[n].size) == nodes_[n].list) return;
+  Lists& all = lists(nodes_[n].colour);
+  unhook(all, n);
+  hook(all, n);
 }
 
 void Arena::put_last(uint32_t n) noexcept {
-  cold_[n].sooner = latest_;
-  cold_[n].later = kNone;
-  (latest_ == kNone ? soonest_ : cold_[latest_].later) = n;
+  nodes_[n].order.sooner = latest_;
+  nodes_[n].order.later = kNone;
+  (latest_ == kNone ? soonest_ : nodes_[latest_].order.later) = n;
   latest_ = n;
 }
 
 void Arena::take_out(uint32_t n) noexcept {
-  const Cold& x = cold_[n];
-  (x.sooner == kNone ? soonest_ : cold_[x.sooner].later) = x.later;
-  (x.later == kNone ? latest_ : cold_[x.later].sooner) = x.sooner;
+  const Order x = nodes_[n].order;
+  (x.sooner == kNone ? soonest_ : nodes_[x.sooner].order.later) = x.later;
+  (x.later == kNone ? latest_ : nodes_[x.later].order.sooner) = x.sooner;
 }
 
-// ---- colours
-// -----------------------------------------------------------------------------------------------------------
+// ---- colours ---------------------------------------------------------------------------------------------
 
 // Lanes whose blocks are all used or clean. It looks at every block, so it is not done again soon.
 void Arena::find_spare_lanes() noexcept {
@@ -103,8 +109,7 @@ void Arena::find_spare_lanes() noexcept {
     lane_timelines_[i] = 0;
     lanes_[i].reached = 0;
   }
-  last_timeline_ = 0;
-  last_lane_ = kClean;
+  known_ = {};
   next_scan_ = totals_.releases + nodes_.size() / 8 + 64;
 }
 
@@ -118,32 +123,41 @@ uint8_t Arena::make_lane(uint64_t timeline) {
     if (spare_lane_count_ == 0) return kMixed;
     lane = spare_lanes_[--spare_lane_count_];
   }
-  lane_timelines_[lane] = last_timeline_ = timeline;
-  return last_lane_ = lane;
+  lane_timelines_[lane] = timeline;
+  known_[timeline % kKnown] = {timeline, lane};
+  return lane;
+}
+
+uint8_t Arena::look_for_lane(uint64_t timeline) const noexcept {
+  uint8_t lane = kClean;
+  for (uint32_t i = 1; timeline && i <= lane_count_; ++i)
+    if (lane_timelines_[i] == timeline) lane = uint8_t(i);
+  if (lane || !timeline) known_[timeline % kKnown] = {timeline, lane};
+  return lane;
 }
 
 uint8_t Arena::colour_by(uint32_t n, const belay_event* uses, uint64_t count) {
   if (count == 1) {
     if (uses->timeline == 0) return kClean;  // the host's own work is done when it releases
     if (const uint8_t lane = make_lane(uses->timeline); lane != kMixed) {
-      cold_[n].value = uses->value;
+      nodes_[n].tag = uses->value;
       return lane;
     }
   }
   if (!lanes_[kMixed].lists) lanes_[kMixed].lists = std::make_unique<Lists>();
   reserve_uses(count);
-  cold_[n].first_use = kNone;
+  nodes_[n].tag = kNone;
   for (uint64_t i = 0; i < count; ++i)
-    if (uses[i].timeline != 0) cold_[n].first_use = new_use(uses[i], cold_[n].first_use);
-  return cold_[n].first_use == kNone ? kClean : kMixed;
+    if (uses[i].timeline != 0) nodes_[n].tag = new_use(uses[i], uint32_t(nodes_[n].tag));
+  return nodes_[n].tag == kNone ? kClean : kMixed;
 }
 
 void Arena::reserve_uses(uint64_t count) {
   if (spare_uses_ >= count) return;
   const uint64_t more = std::max<uint64_t>(count - spare_uses_, uses_.size() / 2);
-  if (uses_.size() + more >= kNone) throw std::bad_alloc();
-  auto use = uint32_t(uses_.size());
-  uses_.resize(uses_.size() + more);
+  if (uses_.size() + more >= UINT32_MAX) throw std::bad_alloc();
+  auto use = uint32_t(std::max<size_t>(1, uses_.size()));
+  uses_.resize(use + more);
   for (; use < uses_.size(); ++use) uses_[use].next = std::exchange(spare_use_, use);
   spare_uses_ += more;
 }
@@ -156,29 +170,29 @@ uint32_t Arena::new_use(belay_event event, uint32_t next) noexcept {
 }
 
 void Arena::drop_uses(uint32_t n) noexcept {
-  for (uint32_t use = cold_[n].first_use; use != kNone;) {
+  for (auto use = uint32_t(nodes_[n].tag); use != kNone;) {
     const uint32_t next = uses_[use].next;
     uses_[use].next = std::exchange(spare_use_, use);
     ++spare_uses_;
     use = next;
   }
-  cold_[n].first_use = kNone;
+  nodes_[n].tag = kNone;
 }
 
-bool Arena::reached(uint8_t lane, uint64_t value, const belay_progress* progress) noexcept {
+[[gnu::noinline]] bool Arena::reached(uint8_t lane, uint64_t value, const belay_progress* progress) noexcept {
   if (value <= lanes_[lane].reached) return true;
   if (!progress || !progress->reached(progress->user, {lane_timelines_[lane], value})) return false;
   lanes_[lane].reached = value;
   return true;
 }
 
-// A mixed one that waits for one timeline alone gets that colour; then it is to be linked again as well.
 bool Arena::is_clean_now(uint32_t n, const belay_progress* progress) noexcept {
   Node& x = nodes_[n];
   if (x.colour == kClean) return true;
-  if (x.colour != kMixed) return reached(x.colour, cold_[n].value, progress);
-  if (!progress) return false;
-  for (uint32_t* link = &cold_[n].first_use; *link != kNone;) {
+  if (x.colour != kMixed) return reached(x.colour, nodes_[n].tag, progress);
+  if (!progress) return x.tag == kNone;
+  auto first = uint32_t(x.tag);
+  for (uint32_t* link = &first; *link != kNone;) {
     const uint32_t use = *link;
     if (progress->reached(progress->user, uses_[use].event)) {
       *link = uses_[use].next;
@@ -188,7 +202,8 @@ bool Arena::is_clean_now(uint32_t n, const belay_progress* progress) noexcept {
       link = &uses_[use].next;
     }
   }
-  return cold_[n].first_use == kNone;
+  x.tag = first;
+  return first == kNone;
 }
 
 template <class Each>
@@ -196,264 +211,266 @@ void Arena::each_wait(uint32_t n, uint64_t timeline, const belay_progress* progr
   const Node& x = nodes_[n];
   if (x.colour == kClean) return;
   if (x.colour != kMixed) {
-    const belay_event event{lane_timelines_[x.colour], cold_[n].value};
+    const belay_event event{lane_timelines_[x.colour], nodes_[n].tag};
     if (event.timeline != timeline && !reached(x.colour, event.value, progress)) each(event);
     return;
   }
-  for (uint32_t use = cold_[n].first_use; use != kNone; use = uses_[use].next) {
+  for (auto use = uint32_t(nodes_[n].tag); use != kNone; use = uses_[use].next) {
     const belay_event event = uses_[use].event;
     if (event.timeline != timeline && !(progress && progress->reached(progress->user, event))) each(event);
   }
 }
 
-// ---- what rests
-// --------------------------------------------------------------------------------------------------------
+// ---- what rests ------------------------------------------------------------------------------------------
 
-bool Arena::release(uint32_t n, uint32_t generation, const belay_event* uses, uint64_t count) {
-  if (n >= nodes_.size() || nodes_[n].generation != generation || nodes_[n].state != State::kUsed)
-    return false;
+bool Arena::release(uint64_t cookie, const belay_event* uses, uint64_t count) {
+  const uint32_t n = node_of(cookie);
+  if (n >= nodes_.size() || nodes_[n].cookie != cookie || nodes_[n].state != State::kUsed) return false;
   nodes_[n].colour = count ? colour_by(n, uses, count) : kClean;
-  Ring& ring = ring_of(nodes_[n].size);
-  // Room for more than one: most of what is that old rests no more.
-  for (int i = 0; i < 64 && ring.tail - ring.head > Ring::kRoom - 64; ++i) settle_next(ring, nullptr);
-  rest(n, ring);
+  if (nodes_[n].size > rest_each_) {
+    if (large_count_ == kMostLarge) settle_large(nullptr);
+    large_[large_count_++] = n;
+  }
+  rest(n);
   return true;
 }
 
-void Arena::settle(uint32_t n, const belay_progress* progress) noexcept {
+[[gnu::always_inline]] inline void Arena::settle(uint32_t n, const belay_progress* progress) noexcept {
   wake(n);
-  if (is_clean_now(n, progress)) nodes_[n].colour = kClean;
+  Node& x = nodes_[n];
+  // Most often the lane is known to be as far, or what was released last tells for all.
+  if (x.colour != kMixed ? x.tag <= lanes_[x.colour].reached || reached(x.colour, x.tag, progress)
+                         : is_clean_now(n, progress))
+    x.colour = kClean;
   merge(n);
 }
 
-void Arena::settle_next(Ring& ring, const belay_progress* progress) noexcept {
-  const uint64_t entry = ring.pop();
-  const auto n = uint32_t(entry);
-  if (nodes_[n].state == State::kResting && nodes_[n].generation == entry >> 32) settle(n, progress);
+// What is listed and has another colour has no uses any more.
+void Arena::clean(uint32_t n) noexcept {
+  unlink(n);
+  nodes_[n].colour = kClean;
+  merge(n);
+}
+
+inline void Arena::wake(uint32_t n) noexcept {
+  Node& x = nodes_[n];
+  uint32_t* at = &resting_[bucket_of(x.size, x.colour)];
+  while (*at != n) at = &nodes_[*at].right;
+  *at = x.right;
+  listed_granules_ += x.size;
+}
+
+void Arena::settle_large(const belay_progress* progress) noexcept {
+  while (large_count_) {
+    const uint32_t n = large_[--large_count_];
+    if (nodes_[n].state == State::kResting) settle(n, progress);
+  }
+}
+
+// Some of the next bucket that has any.
+void Arena::settle_bucket(const belay_progress* progress) noexcept {
+  while (resting_[hand_] == kNone) hand_ = (hand_ + 1) % kBuckets;
+  for (int i = 0; i < kMoves && resting_[hand_] != kNone; ++i) settle(resting_[hand_], progress);
+  hand_ = (hand_ + 1) % kBuckets;
 }
 
 void Arena::settle_all(const belay_progress* progress) noexcept {
-  while (!large_.empty()) settle_next(large_, progress);
-  while (!small_.empty()) settle_next(small_, progress);
+  settle_large(progress);
+  while (resting_granules()) settle_bucket(progress);
 }
 
 // Neighbours of one colour are one block. A clean one joins a larger one that is not, and is then late; where
 // there is one timeline alone that costs nothing.
-bool Arena::joins(const Node& a, const Node& b) const noexcept {
+inline bool Arena::joins(const Node& a, const Node& b) const noexcept {
   if (a.colour == b.colour) return a.colour != kMixed;
   if (a.colour == kMixed || b.colour == kMixed) return false;
   if (a.colour == kClean) return a.size <= b.size;
   return b.colour == kClean && b.size <= a.size;
 }
 
+// The node after it, which is in no list, becomes a part of it.
+inline void Arena::absorb(uint32_t low, uint32_t high) noexcept {
+  Node &x = nodes_[low], &y = nodes_[high];
+  if (y.colour != kClean) {
+    x.tag = x.colour == kClean ? y.tag : std::max(x.tag, y.tag);
+    x.colour = y.colour;
+  }
+  x.size += y.size;
+  x.after = y.after;
+  nodes_[x.after].before = low;
+  drop_node(high);
+}
+
 // Lists a node that is in no list, with its neighbours.
-void Arena::merge(uint32_t n) noexcept {
+[[gnu::always_inline]] inline void Arena::merge(uint32_t n) noexcept {
   // More than one only where a sweep made several clean.
   for (uint32_t high; listed(high = nodes_[n].after) && joins(nodes_[n], nodes_[high]);) {
     unlink(high);
-    Node &x = nodes_[n], &y = nodes_[high];
-    if (y.colour != kClean) {
-      cold_[n].value = x.colour == kClean ? cold_[high].value : std::max(cold_[n].value, cold_[high].value);
-      x.colour = y.colour;
-    }
-    x.size += y.size;
-    x.after = y.after;
-    if (x.after != kNone) nodes_[x.after].before = n;
-    drop_node(high);
+    absorb(n, high);
   }
   const uint32_t low = nodes_[n].before;
   if (!listed(low) || !joins(nodes_[low], nodes_[n])) return link(n);
-  Node &x = nodes_[low], &y = nodes_[n];
-  const uint8_t colour = x.colour == kClean ? y.colour : x.colour;
-  const bool stays = colour == x.colour && class_of(x.size + y.size) == class_of(x.size);
-  if (!stays) unlink(low);
-  if (y.colour != kClean)
-    cold_[low].value = x.colour == kClean ? cold_[n].value : std::max(cold_[low].value, cold_[n].value);
-  x.colour = colour;
-  x.size += y.size;
-  x.after = y.after;
-  if (x.after != kNone) nodes_[x.after].before = low;
-  drop_node(n);
-  if (!stays) link(low);
+  if (nodes_[low].colour == nodes_[n].colour || nodes_[n].colour == kClean) {
+    absorb(low, n);
+    return list_again(low);
+  }
+  unlink(low);
+  absorb(low, n);
+  link(low);
+}
+
+// The one that was asked for the longest ago; where it is not clean yet, it is the last from now on.
+void Arena::look_at_soonest(const belay_progress* progress) noexcept {
+  const uint32_t n = soonest_;
+  if (is_clean_now(n, progress)) return clean(n);
+  take_out(n);
+  put_last(n);
 }
 
 void Arena::sweep(const belay_progress* progress) noexcept {
-  if (!progress) return;
-  // First all of them, so that none joins a neighbour that is about to be clean as well.
-  uint32_t cleaned = kNone;  // by `first_use`, which clean ones have not
-  for (uint32_t n = soonest_; n != kNone;) {
-    const uint32_t next = cold_[n].later;
-    if (is_clean_now(n, progress)) {
-      unlink(n);
-      nodes_[n].colour = kClean;
-      link(n);
-      cold_[n].first_use = std::exchange(cleaned, n);
-    }
-    n = next;
-  }
-  for (uint32_t n = cleaned, next; n != kNone; n = next) {
-    next = std::exchange(cold_[n].first_use, kNone);
-    if (nodes_[n].state != State::kListed || nodes_[n].colour != kClean) continue;  // it has joined another
-    unlink(n);
-    merge(n);
-  }
+  // First all are asked for, so that what joins a neighbour that is clean as well stays so.
+  uint32_t count = 0;
+  for (uint32_t n = soonest_; n != kNone; n = nodes_[n].order.later, ++count) is_clean_now(n, progress);
+  for (; count && soonest_ != kNone; --count) look_at_soonest(nullptr);
 }
 
 // Asks for some of the events, the oldest first, so that what is reached is soon everyone's.
 void Arena::look_around(const belay_progress* progress) noexcept {
-  for (int looks = 0; progress && soonest_ != kNone && looks < kEvents; ++looks) {
-    const uint32_t n = soonest_;
-    if (is_clean_now(n, progress)) {
-      unlink(n);
-      nodes_[n].colour = kClean;
-      merge(n);
-    } else {
-      take_out(n);
-      put_last(n);
-    }
-  }
+  for (int looks = 0; progress && soonest_ != kNone && looks < kEvents; ++looks) look_at_soonest(progress);
 }
 
-// ---- places
-// ------------------------------------------------------------------------------------------------------------
+// ---- places ----------------------------------------------------------------------------------------------
 
-uint32_t Arena::best(const Lists& all, uint32_t size) const noexcept {
-  const uint32_t own = class_of(size);
+// The first class from this one on that has any, or kClasses.
+inline uint32_t Arena::next_class(const Lists& all, uint32_t c) noexcept {
+  const uint32_t word = c / 64;
+  if (const uint64_t bits = all.bits[word] >> c % 64) return c + uint32_t(std::countr_zero(bits));
+  const uint32_t words = all.words >> word >> 1;
+  if (!words) return kClasses;
+  const uint32_t next = word + 1 + uint32_t(std::countr_zero(words));
+  return next * 64 + uint32_t(std::countr_zero(all.bits[next]));
+}
+
+// The smallest from this node of a list on that has the size, the lowest of equals, of the first few.
+inline uint32_t Arena::least(uint32_t n, uint32_t size) const noexcept {
+  uint64_t least = UINT64_MAX;
   uint32_t found = kNone;
-  const auto better = [&](uint32_t n) {
-    return nodes_[n].size >= size &&
-           (found == kNone || nodes_[n].size < nodes_[found].size ||
-            (nodes_[n].size == nodes_[found].size && nodes_[n].begin < nodes_[found].begin));
-  };
-  const auto look = [&](uint32_t c) {
-    int looks = 0;
-    for (uint32_t n = all.head[c]; n != kNone && looks < kLooks; n = nodes_[n].right, ++looks)
-      if (better(n)) found = n;
-  };
-  look(own);
-  if (found != kNone) return found;
-  // The next class that has one: all of it is large enough.
-  const uint32_t c = own + 1;
-  uint32_t word = c / 64;
-  if (word < kWords) {
-    uint64_t bits = all.bits[word] & (~uint64_t{0} << c % 64);
-    if (!bits) {
-      const uint32_t words = word == 31 ? 0 : all.words & (~0u << (word + 1));
-      if (words) bits = all.bits[word = uint32_t(std::countr_zero(words))];
-    }
-    if (bits) {
-      look(word * 64 + uint32_t(std::countr_zero(bits)));
-      return found;
-    }
+  for (int looks = 0; n != kNone && looks < kLooks; ++looks) {
+    const Node& x = nodes_[n];
+    const uint64_t key = uint64_t{x.size} << 32 | x.begin;
+    const bool better = x.size >= size && key < least;
+    least = better ? key : least;
+    found = better ? n : found;
+    n = x.right;
   }
+  return found;
+}
+
+[[gnu::always_inline]] inline uint32_t Arena::best(const Lists& all, uint32_t size) const noexcept {
+  const uint32_t own = class_of(size);
+  uint32_t c = next_class(all, own);
+  if (c == kClasses) return kNone;
+  if (const uint32_t n = least(all.head[c], size); n != kNone) return n;
+  // All of the next class that has any is large enough.
+  if (own + 1 < kClasses)
+    if (c = next_class(all, own + 1); c != kClasses) return least(all.head[c], size);
   for (uint32_t n = all.head[own]; n != kNone; n = nodes_[n].right)  // beyond the first looks
     if (nodes_[n].size >= size) return n;
   return kNone;
 }
 
-uint32_t Arena::fit(uint8_t colour, const Request& req) const noexcept {
-  const Lists* const all = lanes_[colour].lists.get();
-  if (!all || !all->words) return kNone;
-  if (req.align == 1) return best(*all, req.size);
-  if (req.size <= UINT32_MAX - (req.align - 1))
-    if (const uint32_t n = best(*all, req.size + req.align - 1); n != kNone) return n;
-  for (uint32_t c = class_of(req.size); c < kClasses; ++c)  // those that fit as they lie
-    for (uint32_t n = all->head[c]; n != kNone; n = nodes_[n].right)
-      if (nodes_[n].size >= req.size && nodes_[n].size - req.size >= pad_of(n, req.align)) return n;
+uint32_t Arena::fit_aligned(const Lists& all, Extent wanted) const noexcept {
+  if (wanted.size <= UINT32_MAX - (wanted.align - 1))
+    if (const uint32_t n = best(all, wanted.size + wanted.align - 1); n != kNone) return n;
+  for (uint32_t c = class_of(wanted.size); c < kClasses; ++c)  // those that fit as they lie
+    for (uint32_t n = all.head[c]; n != kNone; n = nodes_[n].right)
+      if (nodes_[n].size >= wanted.size && nodes_[n].size - wanted.size >= pad_of(n, wanted.align)) return n;
   return kNone;
 }
 
-uint32_t Arena::fit_of(uint8_t lane, const Request& req) const noexcept {
-  const uint32_t n = fit(kClean, req);
-  if (lane == kClean) return n;
-  const uint32_t own = fit(lane, req);
+[[gnu::always_inline]] inline uint32_t Arena::fit(const Lists& all, Extent wanted) const noexcept {
+  return wanted.align == 1 ? best(all, wanted.size) : fit_aligned(all, wanted);
+}
+
+[[gnu::always_inline]] inline uint32_t Arena::fit_of(uint8_t lane, Extent wanted) const noexcept {
+  const uint32_t n = fit(*lanes_[kClean].lists, wanted);
+  if (lane == kClean || !lanes_[lane].lists->words) return n;
+  const uint32_t own = fit(*lanes_[lane].lists, wanted);
   if (n == kNone) return own;
   return own != kNone && nodes_[own].size <= nodes_[n].size ? own : n;
 }
 
-// The low `size` of a listed node become a node of their own, in no list; the rest stays where it is.
-uint32_t Arena::split(uint32_t n, uint32_t size) noexcept {
-  const uint32_t low = new_node();
-  Node &x = nodes_[n], &y = nodes_[low];
-  const bool stays = class_of(x.size) == class_of(x.size - size);
-  if (!stays) unlink(n);
-  y.begin = x.begin;
+// A part of a listed node, of `size` from its begin or its end, becomes a node of its own, in no list.
+template <bool low>
+inline uint32_t Arena::split(uint32_t n, uint32_t size) noexcept {
+  const uint32_t part = new_node();
+  Node &x = nodes_[n], &y = nodes_[part];
   y.size = size;
-  y.before = x.before;
-  y.after = n;
+  y.segment_id = x.segment_id;
+  y.tag = x.tag;
   y.segment = x.segment;
   y.colour = x.colour;
-  cold_[low].value = cold_[n].value;
-  if (y.colour == kMixed) {
-    cold_[low].first_use = kNone;
-    for (uint32_t use = cold_[n].first_use; use != kNone; use = uses_[use].next)
-      cold_[low].first_use = new_use(uses_[use].event, cold_[low].first_use);
+  x.size -= size;
+  if constexpr (low) {
+    y.begin = x.begin;
+    y.before = x.before;
+    y.after = n;
+    x.begin += size;
+    x.before = part;
+    if (y.before != kNone)
+      nodes_[y.before].after = part;
+    else
+      segments_[y.segment].first = part;
+  } else {
+    y.begin = x.begin + x.size;
+    y.before = n;
+    y.after = x.after;
+    x.after = part;
+    nodes_[y.after].before = part;
   }
-  if (y.before != kNone)
-    nodes_[y.before].after = low;
-  else
-    segments_[y.segment].first = low;
-  x.before = low;
-  x.begin += size;
-  x.size -= size;
-  if (!stays) link(n);
-  return low;
+  if (y.colour == kMixed) [[unlikely]] {
+    y.tag = kNone;
+    for (auto use = uint32_t(x.tag); use != kNone; use = uses_[use].next)
+      y.tag = new_use(uses_[use].event, uint32_t(y.tag));
+  }
+  list_again(n);
+  return part;
 }
 
-// The high `size` likewise.
-uint32_t Arena::split_high(uint32_t n, uint32_t size) noexcept {
-  const uint32_t high = new_node();
-  Node &x = nodes_[n], &y = nodes_[high];
-  const bool stays = class_of(x.size) == class_of(x.size - size);
-  if (!stays) unlink(n);
-  x.size -= size;
-  y.begin = x.begin + x.size;
-  y.size = size;
-  y.before = n;
-  y.after = x.after;
-  y.segment = x.segment;
-  y.colour = x.colour;
-  cold_[high].value = cold_[n].value;
-  if (y.after != kNone) nodes_[y.after].before = high;
-  x.after = high;
-  if (!stays) link(n);
-  return high;
-}
-
-uint32_t Arena::cut(uint32_t n, const Request& req) noexcept {
-  if (const uint32_t pad = pad_of(n, req.align)) link(split(n, pad));
-  if (nodes_[n].size == req.size) {
+inline uint32_t Arena::cut(uint32_t n, Extent wanted, const belay_place_req& req) noexcept {
+  if (const uint32_t pad = pad_of(n, wanted.align)) link(split<true>(n, pad));
+  listed_granules_ -= wanted.size;
+  if (nodes_[n].size == wanted.size) {
     unlink(n);
-    return use(n, req.bytes, req.owner);
+  } else if (wanted.size < reserved_ >> kSmallShift && wanted.align == 1) {
+    n = split<false>(n, wanted.size);
+  } else {
+    n = split<true>(n, wanted.size);
   }
-  const bool small = req.size < reserved_ >> kSmallShift && req.align == 1;
-  return use(small ? split_high(n, req.size) : split(n, req.size), req.bytes, req.owner);
+  return use(n, req);
 }
 
-Arena::Found Arena::take(const Request& req) {
-  reserve_nodes(2);
-  while (!large_.empty()) settle_next(large_, req.progress);
-  for (int i = 0; i < 8 && resting_granules_ > rest_most_; ++i) settle_next(small_, req.progress);
-  look_around(req.progress);
-  const uint8_t lane = lane_of(req.timeline);
-  Found out;
-  uint32_t n = fit_of(lane, req);
-  if (n == kNone && resting_granules_) {
-    settle_all(req.progress);
-    n = fit_of(lane, req);
+uint32_t Arena::take(Extent wanted, uint8_t lane, const belay_place_req& req) noexcept {
+  if (large_count_) settle_large(req.progress);
+  for (int i = 0; i < kMoves && resting_granules() > rest_most_; ++i) settle_bucket(req.progress);
+  if (soonest_ != kNone) look_around(req.progress);
+  for (bool settled = false, swept = false;;) {
+    if (const uint32_t n = fit_of(lane, wanted); n != kNone) return cut(n, wanted, req);
+    if (!settled && resting_granules()) {
+      settled = true;
+      settle_all(req.progress);
+    } else if (!swept && req.progress && soonest_ != kNone) {
+      settled = swept = true;
+      sweep(req.progress);
+    } else {
+      return kNone;
+    }
   }
-  if (n == kNone && req.progress && soonest_ != kNone) {
-    sweep(req.progress);
-    n = fit_of(lane, req);
-  }
-  if (n == kNone) return {};
-  out.node = cut(n, req);
-  return out;
 }
 
-Arena::Found Arena::take_run(const Request& req) {
+Arena::Found Arena::take_run(Extent wanted, const belay_place_req& req, std::span<belay_event> room_for) {
   reserve_nodes(3);
-  const uint64_t wanted = uint64_t{req.size} + (req.align - 1);
+  const uint64_t least = uint64_t{wanted.size} + (wanted.align - 1);
   uint32_t best_from = kNone, best_to = kNone;
   uint64_t best_waits = UINT64_MAX, best_size = UINT64_MAX;
   std::array<belay_event, 64> waits;
@@ -473,7 +490,7 @@ Arena::Found Arena::take_run(const Request& req) {
       if (n == to) return count;
     }
   };
-  const uint64_t room = std::min<uint64_t>(req.waits.size(), waits.size());
+  const uint64_t room = std::min<uint64_t>(room_for.size(), waits.size());
   for (const Segment& segment : segments_) {
     if (!segment.live) continue;
     // Windows of neighbours: the shortest that ends at each node.
@@ -487,11 +504,11 @@ Arena::Found Arena::take_run(const Request& req) {
       }
       if (from == kNone) from = n;
       size += nodes_[n].size;
-      while (size - nodes_[from].size >= wanted) {
+      while (size - nodes_[from].size >= least) {
         size -= nodes_[from].size;
         from = nodes_[from].after;
       }
-      if (size < wanted) continue;
+      if (size < least) continue;
       const uint32_t count = waits_of(from, n);
       if (count <= room && (count < best_waits || (count == best_waits && size < best_size))) {
         best_from = from;
@@ -504,36 +521,36 @@ Arena::Found Arena::take_run(const Request& req) {
   if (best_from == kNone) return {};
   uint64_t copies = 0;  // of uses, where one that is mixed is split
   for (uint32_t n = best_from;; n = nodes_[n].after) {
-    for (uint32_t use = nodes_[n].colour == kMixed ? cold_[n].first_use : kNone; use != kNone;
+    for (auto use = uint32_t(nodes_[n].colour == kMixed ? nodes_[n].tag : kNone); use != kNone;
          use = uses_[use].next)
       copies += 2;
     if (n == best_to) break;
   }
   reserve_uses(copies);
   const uint32_t count = waits_of(best_from, best_to);
-  std::copy_n(waits.begin(), count, req.waits.begin());
+  std::copy_n(waits.begin(), count, room_for.begin());
   // What is left of the ends keeps its colour; what is between becomes one node.
   uint32_t n = best_from;
-  if (const uint32_t pad = pad_of(n, req.align)) {
+  if (const uint32_t pad = pad_of(n, wanted.align)) {
     if (pad < nodes_[n].size) {
-      link(split(n, pad));
+      link(split<true>(n, pad));
     } else {  // the pad is longer than the first: the run begins later
       uint32_t left = pad;
       while (left >= nodes_[n].size) {
         left -= nodes_[n].size;
         n = nodes_[n].after;
       }
-      if (left) link(split(n, left));
+      if (left) link(split<true>(n, left));
     }
   }
   uint64_t size = 0;
   uint32_t whole = kNone;
-  while (size < req.size) {
-    const uint64_t need = req.size - size;
+  while (size < wanted.size) {
+    const uint64_t need = wanted.size - size;
     uint32_t part = n;
     n = nodes_[n].after;
     if (nodes_[part].size > need)
-      part = split(part, uint32_t(need));
+      part = split<true>(part, uint32_t(need));
     else
       unlink(part);
     if (nodes_[part].colour == kMixed) drop_uses(part);
@@ -542,27 +559,23 @@ Arena::Found Arena::take_run(const Request& req) {
       whole = part;
       continue;
     }
-    Node &x = nodes_[whole], &y = nodes_[part];
-    x.size += y.size;
-    x.after = y.after;
-    if (x.after != kNone) nodes_[x.after].before = whole;
-    drop_node(part);
+    absorb(whole, part);
   }
-  return {use(whole, req.bytes, req.owner), count};
+  listed_granules_ -= wanted.size;
+  return {use(whole, req), count};
 }
 
-// ---- segments
-// ----------------------------------------------------------------------------------------------------------
+// ---- segments --------------------------------------------------------------------------------------------
 
 void Arena::resize(int64_t granules) noexcept {
   reserved_ += uint64_t(granules);
   rest_most_ = reserved_ >> rest_shift_;
   if (rest_shift_ < 63)
     rest_most_ = std::max<uint64_t>(rest_most_, std::min<uint64_t>(kRestLeast >> shift_, reserved_ >> 7));
+  rest_each_ = rest_most_ >> kLargeShift;
 }
 
 bool Arena::add_segment(uint64_t id, uint32_t granules) {
-  if (!lanes_[kClean].lists) lanes_[kClean].lists = std::make_unique<Lists>();
   reserve_nodes(1);
   size_t i = 0;
   while (i < segments_.size() && segments_[i].live) ++i;
@@ -578,6 +591,8 @@ bool Arena::add_segment(uint64_t id, uint32_t granules) {
   x.size = granules;
   x.before = x.after = kNone;
   x.segment = uint16_t(i);
+  x.segment_id = id;
+  listed_granules_ += granules;
   x.colour = kClean;
   segments_[i].first = n;
   link(n);
@@ -598,14 +613,14 @@ bool Arena::remove_segment(uint64_t id) noexcept {
     const uint32_t next = x.after;
     if (x.state == State::kUsed) {
       totals_.in_use -= x.size;
-      totals_.lost -= x.left;
       ++totals_.releases;
-      x.generation = (x.generation + 1) & kGenerations;
+      x.cookie += kOneUse;
     } else {
       if (x.state == State::kResting)
         wake(n);
       else
         unlink(n);
+      listed_granules_ -= x.size;
       if (x.colour == kMixed) drop_uses(n);
     }
     drop_node(n);
@@ -635,58 +650,6 @@ std::vector<std::pair<uint64_t, uint64_t>> Arena::segments() const {
   for (const Segment& segment : segments_)
     if (segment.live) out.emplace_back(segment.id, uint64_t{segment.granules} << shift_);
   return out;
-}
-
-std::string Arena::check() const {
-  std::vector<bool> seen(nodes_.size());
-  uint64_t in_use = 0, lost = 0, resting = 0, listed_count = 0, reserved = 0;
-  const auto node = [](uint32_t n) { return "node " + std::to_string(n); };
-  for (const Segment& segment : segments_) {
-    if (!segment.live) continue;
-    uint64_t at = 0;
-    uint32_t before = kNone;
-    for (uint32_t n = segment.first; n != kNone; before = n, n = nodes_[n].after) {
-      const Node& x = nodes_[n];
-      if (seen[n]) return node(n) + " is twice in the order of addresses";
-      seen[n] = true;
-      if (x.begin != at || x.before != before || !x.size || x.segment != &segment - segments_.data())
-        return node(n) + " is not where its neighbour ends";
-      if (x.state == State::kSpare) return node(n) + " is spare and in a segment";
-      at += x.size;
-      if (x.state == State::kUsed) in_use += x.size, lost += x.left;
-      if (x.state == State::kResting) resting += x.size;
-      if (x.state == State::kListed) ++listed_count;
-      if (x.state == State::kListed && listed(before) && x.colour == nodes_[before].colour &&
-          x.colour == kClean)
-        return node(n) + " and the one before it are clean and apart";
-    }
-    if (at != segment.granules) return "segment " + std::to_string(segment.id) + " is not covered";
-    reserved += segment.granules;
-  }
-  if (in_use != totals_.in_use || lost != totals_.lost || resting != resting_granules_ ||
-      reserved != reserved_)
-    return "the totals are not those of the nodes";
-  for (uint32_t colour = 0; colour < 256; ++colour) {
-    const Lists* const all = lanes_[colour].lists.get();
-    for (uint32_t c = 0; all && c < kClasses; ++c) {
-      if ((all->head[c] != kNone) != (all->bits[c / 64] >> c % 64 & 1) ||
-          (all->bits[c / 64] != 0) != (all->words >> c / 64 & 1))
-        return "the bits of class " + std::to_string(c) + " are wrong";
-      for (uint32_t n = all->head[c], left = kNone; n != kNone; left = n, n = nodes_[n].right, --listed_count)
-        if (!seen[n] || nodes_[n].state != State::kListed || nodes_[n].colour != colour ||
-            class_of(nodes_[n].size) != c || nodes_[n].left != left)
-          return node(n) + " is in a wrong list";
-    }
-  }
-  if (listed_count) return "free nodes are in no list";
-  for (uint32_t bucket = 0; bucket < kBuckets; ++bucket)
-    for (uint32_t n = resting_[bucket], left = kNone; n != kNone; left = n, n = nodes_[n].right) {
-      if (!seen[n] || nodes_[n].state != State::kResting || nodes_[n].left != left ||
-          bucket_of(nodes_[n].size, nodes_[n].colour) != bucket)
-        return node(n) + " does not rest where it should";
-      resting -= nodes_[n].size;
-    }
-  return resting ? "nodes rest nowhere" : "";
 }
 
 }  // namespace belay::pool

@@ -60,8 +60,20 @@ class Gate {
     std::atomic<uint32_t>* const inside_;  // of the owner; null: by the mutex
   };
 
- private:
+  // Where the owner says that it is inside; null: it is by the mutex.
   std::atomic<uint32_t>* enter() noexcept {
+    std::atomic<uint32_t>* const inside = enter_as_owner();
+    if (!inside) enter_by_mutex();
+    return inside;
+  }
+  void leave(std::atomic<uint32_t>* inside) noexcept {
+    if (inside)
+      leave_as_owner(inside);
+    else
+      mutex_.unlock();
+  }
+  // Null: it is not the owner, and not inside.
+  std::atomic<uint32_t>* enter_as_owner() noexcept {
     const uintptr_t self = this_thread();
     const uintptr_t owner = owner_.load(std::memory_order_relaxed);
     if ((owner & ~(kOwners - 1)) == self) {
@@ -78,18 +90,13 @@ class Gate {
       }
       inside.store(0, std::memory_order_release);
     }
-    enter_by_mutex(self);
     return nullptr;
   }
+  static void leave_as_owner(std::atomic<uint32_t>* inside) noexcept { inside->store(0, std::memory_order_release); }
 
-  void leave(std::atomic<uint32_t>* inside) noexcept {
-    if (inside)
-      inside->store(0, std::memory_order_release);
-    else
-      mutex_.unlock();
-  }
-
-  [[gnu::noinline]] void enter_by_mutex(uintptr_t self) noexcept {
+ private:
+  [[gnu::noinline]] void enter_by_mutex() noexcept {
+    const uintptr_t self = this_thread();
     for (int tries = 0; tries < 100 && !mutex_.try_lock(); ++tries)
       if (tries == 99) mutex_.lock();
     if (const uintptr_t owner = owner_.load(std::memory_order_relaxed)) {  // another, or this one that has just lost it

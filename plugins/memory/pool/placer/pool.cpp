@@ -45,6 +45,7 @@ Pool::Pool(const Options& options)
       rest_shift_(rest_shift_of(options.cache_percent)),
       granule_(options.block_size),
       alignment_(options.alignment),
+      plain_align_(options.alignment <= options.block_size ? options.block_size : 0),
       most_bytes_(uint64_t{UINT32_MAX} << shift_),
       heaps_(new std::atomic<Heap*>[kMostHeaps] {}) {}
 
@@ -61,31 +62,63 @@ Result<Pool::Heap*> Pool::make_heap(uint64_t id) {
   return owned_.back().get();
 }
 
+bool Pool::place_inside(Heap& heap, std::atomic<uint32_t>* inside, const belay_place_req& req,
+                        belay_placed& out) const noexcept {
+  if (!can_be(req)) return false;
+  if (!inside) inside = heap.gate.enter();
+  const Arena::Extent wanted = extent(req);
+  const uint8_t lane = heap.arena.lane_of(req.timeline);
+  const uint32_t n = heap.arena.take_resting(wanted, lane, req);
+  if (n == kNone) return place_listed(heap, inside, wanted, lane, req, out);
+  heap.arena.answer(n, out);
+  heap.gate.leave(inside);
+  return true;
+}
+
+bool Pool::place_listed(Heap& heap, std::atomic<uint32_t>* inside, Arena::Extent wanted, uint8_t lane,
+                        const belay_place_req& req, belay_placed& out) noexcept {
+  Arena& arena = heap.arena;
+  uint32_t n = lane != Arena::kClean ? arena.take_resting(wanted, Arena::kClean, req) : kNone;
+  if (n == kNone && arena.can_take()) n = arena.take(wanted, lane, req);
+  if (n != kNone) arena.answer(n, out);
+  heap.gate.leave(inside);
+  return n != kNone;
+}
+
+bool Pool::release_inside(Heap& heap, uint64_t cookie, const belay_event* uses, uint64_t count) noexcept {
+  const Gate::Pass pass(heap.gate);
+  return heap.arena.release_at_once(cookie, uses, count);
+}
+
 Status Pool::place(const belay_place_req& req, belay_placed& out) {
   Heap* heap = find(req.heap);
   if (!heap) {
     BELAY_ASSIGN(heap, make_heap(req.heap));
   }
-  Arena::Request wanted;
-  if (!ask(req, out, wanted))
+  if (!can_be(req))
     return {Code::kDeclined, "The pool places up to " + std::to_string(most_bytes_) + " bytes (block_size " +
                                  std::to_string(granule_) + ") aligned to at most " +
                                  std::to_string(BELAY_SEGMENT_ALIGNMENT) + "; this is " +
                                  std::to_string(req.bytes) + " bytes aligned to " +
                                  std::to_string(req.align) + "."};
   const Gate::Pass pass(heap->gate);
-  Arena::Found found = heap->arena.take(wanted);
+  heap->arena.reserve();
+  const Arena::Extent wanted = extent(req);
+  Arena::Found found{heap->arena.take(wanted, heap->arena.lane_of(req.timeline), req)};
   if (found.node == kNone) {
     const uint64_t reserved = reserved_.load(std::memory_order_relaxed) + (uint64_t{wanted.size} << shift_);
     const auto past = [&](uint64_t limit) { return limit && reserved > limit; };
+    std::span<belay_event> waits(out.waits, out.waits ? out.wait_count : 0);
     // Whoever waits on the host would stand still: only where there is nothing else.
     const bool may_wait =
         (options_.wait_first && req.timeline) || req.hdr.flags & BELAY_PLACE_SHORT || heap->starved;
-    if (!may_wait && !past(options_.soft_limit) && !past(options_.hard_limit)) wanted.waits = {};
-    found = heap->arena.take_run(wanted);
+    if (!may_wait && !past(options_.soft_limit) && !past(options_.hard_limit)) waits = {};
+    found = heap->arena.take_run(wanted, req, waits);
   }
   if (found.node == kNone) return grow(*heap, uint64_t{wanted.size} << shift_, out);
-  answer(*heap, found, out);
+  heap->arena.answer(found.node, out);
+  out.wait_count = found.wait_count;
+  heap->waits += found.wait_count;
   return {};
 }
 
@@ -120,7 +153,7 @@ Status Pool::grow(Heap& heap, uint64_t bytes, belay_placed& out) {
 Status Pool::release(uint64_t cookie, const belay_event* uses, uint64_t count) {
   if (Heap* const heap = heaps_[cookie & (kMostHeaps - 1)].load(std::memory_order_acquire)) {
     const Gate::Pass pass(heap->gate);
-    if (heap->arena.release(node_of(cookie), generation_of(cookie), uses, count)) return {};
+    if (heap->arena.release(cookie, uses, count)) return {};
   }
   char text[32];
   std::snprintf(text, sizeof text, "0x%" PRIx64, cookie);
@@ -194,24 +227,27 @@ belay_policy_stats Pool::stats() const {
     const uint64_t in_use = totals.in_use << shift_;
     out.reserved += heap.arena.reserved() << shift_;
     out.in_use += in_use;
-    out.requested += in_use - totals.lost;
     out.peak_in_use += totals.peak_in_use << shift_;
-    out.blocks += totals.places - totals.releases;
     out.segments += heap.arena.segment_count();
     out.waits += heap.waits;
-    out.places += totals.places;
+    out.places += totals.releases;
     out.releases += totals.releases;
     uint64_t run = 0, segment = 0;
     heap.arena.each_block([&](const Arena::Block& block) {
       if (block.state == Arena::State::kUsed || block.segment != segment) run = 0;
       segment = block.segment;
-      if (block.state == Arena::State::kUsed) return;
+      if (block.state == Arena::State::kUsed) {
+        ++out.blocks;
+        out.requested += block.requested;
+        return;
+      }
       if (run == 0) ++out.free_blocks;
       run += block.bytes;
       out.largest_free = std::max(out.largest_free, run);
       if (block.pending) out.pending += block.bytes;
     });
   }
+  out.places += out.blocks;
   out.peak_reserved = peak_reserved_;
   out.need_segments = need_segments_;
   out.exhausted = exhausted_;

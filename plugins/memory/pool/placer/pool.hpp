@@ -4,6 +4,7 @@
 #include "arena.hpp"
 #include "gate.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -23,15 +24,21 @@ class Pool {
  public:
   explicit Pool(const Options& options);
 
-  // Whether what rests has the very size, as it often has. Else place() is to be asked.
+  // Whether it is placed without more ado, as it nearly always is. Else place() is to be asked.
   bool place_at_once(const belay_place_req& req, belay_placed& out) noexcept {
     Heap* const heap = find(req.heap);
-    Arena::Request wanted;
-    if (!heap || !ask(req, out, wanted)) return false;
-    const Gate::Pass pass(heap->gate);
-    const uint32_t n = heap->arena.take_resting(wanted);
-    if (n == kNone) return false;
-    answer(*heap, {n, 0}, out);
+    if (!heap) return false;
+    Arena& arena = heap->arena;
+    if (req.bytes - 1 >= most_bytes_ || req.align > plain_align_)
+      return place_inside(*heap, nullptr, req, out);
+    std::atomic<uint32_t>* const inside = heap->gate.enter_as_owner();
+    if (!inside || !arena.knows(req.timeline)) return place_inside(*heap, inside, req, out);
+    const Arena::Extent wanted{uint32_t((req.bytes - 1) >> shift_) + 1, 1};
+    const uint8_t lane = arena.known_lane(req.timeline);
+    const uint32_t n = arena.take_resting(wanted, lane, req);
+    if (n == kNone) return place_listed(*heap, inside, wanted, lane, req, out);
+    arena.answer(n, out);
+    Gate::leave_as_owner(inside);
     return true;
   }
   // OK, or kNeedSegment (no text), kDeclined, kResourceExhausted. Throws bad_alloc, and then nothing is
@@ -41,8 +48,11 @@ class Pool {
   bool release_at_once(uint64_t cookie, const belay_event* uses, uint64_t count) noexcept {
     Heap* const heap = heaps_[cookie & (kMostHeaps - 1)].load(std::memory_order_acquire);
     if (!heap) return false;
-    const Gate::Pass pass(heap->gate);
-    return heap->arena.release_at_once(node_of(cookie), generation_of(cookie), uses, count);
+    std::atomic<uint32_t>* const inside = heap->gate.enter_as_owner();
+    if (!inside) return release_inside(*heap, cookie, uses, count);
+    const bool done = heap->arena.release_at_once(cookie, uses, count);
+    Gate::leave_as_owner(inside);
+    return done;
   }
   // kNotFound. Throws bad_alloc: it stays in use.
   Status release(uint64_t cookie, const belay_event* uses, uint64_t count);
@@ -55,15 +65,20 @@ class Pool {
   std::string check() const;
 
  private:
-  // A cookie: heap, node, generation, from the low end.
-  static uint32_t node_of(uint64_t cookie) noexcept {
-    return uint32_t(cookie >> kHeapBits) & (kMostNodes - 1);
-  }
-  static uint32_t generation_of(uint64_t cookie) noexcept { return uint32_t(cookie >> 36); }
-  static constexpr uint32_t kHeapBits = 12, kMostHeaps = 1u << kHeapBits, kMostNodes = 1u << 24;
+  struct Heap;
+  // What place_at_once() does where more is to be looked at. Inside as the owner, or null: not yet. Leaves
+  // the gate.
+  [[gnu::noinline]] bool place_inside(Heap& heap, std::atomic<uint32_t>* inside, const belay_place_req& req,
+                                      belay_placed& out) const noexcept;
+  // And where nothing of the lane rests. Inside in any case.
+  [[gnu::noinline]] static bool place_listed(Heap& heap, std::atomic<uint32_t>* inside, Arena::Extent wanted,
+                                             uint8_t lane, const belay_place_req& req,
+                                             belay_placed& out) noexcept;
+  [[gnu::noinline]] static bool release_inside(Heap& heap, uint64_t cookie, const belay_event* uses,
+                                               uint64_t count) noexcept;
   struct Heap {
     Heap(uint64_t heap, uint32_t place, uint32_t granule_shift, uint32_t rest_shift)
-        : id(heap), index(place), arena(granule_shift, rest_shift) {}
+        : id(heap), index(place), arena(granule_shift, rest_shift, place) {}
     const uint64_t id;
     const uint32_t index;
     mutable Gate gate;
@@ -81,35 +96,22 @@ class Pool {
       if (Heap* const heap = heaps_[i].load(std::memory_order_relaxed); heap->id == id) return heap;
     return nullptr;
   }
-  // False: it is of no size that can be.
-  bool ask(const belay_place_req& req, const belay_placed& out, Arena::Request& wanted) const noexcept {
-    if (req.bytes > most_bytes_) return false;
-    wanted.size = uint32_t((req.bytes + granule_ - 1) >> shift_);
-    if (wanted.size == 0) wanted.size = 1;
-    const uint64_t align = req.align > alignment_ ? req.align : alignment_;
-    if (align > BELAY_SEGMENT_ALIGNMENT) return false;
-    wanted.align = align > granule_ ? uint32_t(align >> shift_) : 1;
-    wanted.bytes = req.bytes;
-    wanted.timeline = req.timeline;
-    wanted.owner = req.owner;
-    wanted.progress = req.progress;
-    wanted.waits = {out.waits, out.waits ? out.wait_count : 0};
-    return true;
+  bool can_be(const belay_place_req& req) const noexcept {
+    return req.bytes <= most_bytes_ && std::max(req.align, alignment_) <= BELAY_SEGMENT_ALIGNMENT;
   }
-  void answer(Heap& heap, Arena::Found found, belay_placed& out) const noexcept {
-    out.segment = heap.arena.segment_id(found.node);
-    out.offset = heap.arena.offset(found.node);
-    out.cookie =
-        uint64_t{heap.arena.generation(found.node)} << 36 | uint64_t{found.node} << kHeapBits | heap.index;
-    out.wait_count = found.wait_count;
-    heap.waits += found.wait_count;
+  Arena::Extent extent(const belay_place_req& req) const noexcept {
+    const uint64_t align = std::max(req.align, alignment_);
+    return {req.bytes ? uint32_t((req.bytes - 1) >> shift_) + 1 : 1,
+            align > granule_ ? uint32_t(align >> shift_) : 1};
   }
   Result<Heap*> make_heap(uint64_t id);
   Status grow(Heap& heap, uint64_t bytes, belay_placed& out);
 
   const Options options_;
   const uint32_t shift_, rest_shift_;
-  const uint64_t granule_, alignment_, most_bytes_;
+  const uint64_t granule_, alignment_;
+  const uint64_t plain_align_;  // up to which every block is aligned
+  const uint64_t most_bytes_;
   std::atomic<uint32_t> heap_count_{0};
   std::mutex making_;
   std::unique_ptr<std::atomic<Heap*>[]> heaps_;
