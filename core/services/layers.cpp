@@ -76,13 +76,18 @@ Status Layers::attach(belay_obj& object, const TableShape& shape, const std::str
     Status status = call_slot(layer.plugin.c_str(), "attach", BELAY_THREAD_OUTSIDE,
                               [&] { raw = vt.attach(layer.object, &req, &table); });
     if (status.ok()) status = host_.take(raw, layer.plugin, "attach");
+    const size_t attached = i + status.ok();
     if (status.ok() && (own != nullptr) != (table != nullptr))
       status = {Code::kInternal,
                 "Plugin " + quote(layer.plugin) + " gave a table where there is none, or none."};
     if (status.ok() && own) status = check_table(shape, table, "Plugin '" + layer.plugin + "'");
     if (!status.ok()) {
-      if (own) destroy_object(shape, &object);  // through what stands before it already
-      detach_first(object, i);
+      if (own) {  // through what stands before it already
+        const Status thrown = call_slot(plugin.c_str(), "destroy", BELAY_THREAD_DESTROY,
+                                        [&] { destroy_object(shape, &object); });
+        if (!thrown.ok()) host_.misbehaved(plugin, thrown.message());
+      }
+      detach_first(object, attached);
       return std::move(status).while_doing("putting layer " + quote(layer.name) + " before a " + shape.kind);
     }
     object.table = table;

@@ -42,6 +42,21 @@ doc = "A key that create acquires."
 )";
 }
 
+// Puts a fake layer and its manifest into a folder; `count`: how many layers it offers.
+inline void install_layer(const TempDir& dir, const std::string& variant, int count = 1,
+                          const std::string& component = "") {
+  const std::string library = dir / ("libbelay_" + variant + ".so");
+  fs::copy_file(fake_file(variant), library, fs::copy_options::overwrite_existing);
+  fs::permissions(library, fs::perms(0755));
+  std::string text = "format = 1\nid = \"" + variant + "\"\nversion = \"1.0.0\"\nabi = \"0.1\"\nlibrary = \"libbelay_" +
+                     variant + ".so\"\n";
+  for (int i = 0; i < count; ++i)
+    text += "[[component]]\nkind = \"belay.layer/1\"\nname = \"" + (i ? "l" + std::to_string(i) : variant) + "\"\n" +
+            component;
+  text += "[[component.field]]\nkey = \"mode\"\ntype = \"string\"\ndefault = \"\"\ndoc = \"What to do wrong.\"\n";  // a plugin's, whichever it stands at
+  dir.write("libbelay_" + variant + ".plugin.toml", text);
+}
+
 // Puts a fake plugin and its manifest into a folder; `id` is the variant where it is not given.
 inline std::string install(const TempDir& dir, const std::string& variant, const std::string& more = "",
                            const std::string& component = "", const std::string& name = "") {
