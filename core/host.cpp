@@ -64,6 +64,7 @@ Status Host::prepare(const std::vector<std::string>& plugin_dirs, bool standard_
   CatalogOptions search{.first_dirs = plugin_dirs,
                         .config_dirs = strings(config_.get("runtime.plugin_dirs")),
                         .allow_insecure = config_.get("runtime.allow_insecure").as_bool(),
+                        .state_dir = std::string(config_.get("runtime.state_dir").as_string()),
                         .standard_dirs = standard_plugin_dirs};
   strikes_ = uint64_t(config_.get("runtime.strikes").as_int());
   for (const std::string& id : named) {

@@ -29,7 +29,7 @@ using Nanoseconds = std::chrono::nanoseconds;
 
 const char* name_of(PluginState state) {
   constexpr const char* kNames[] = {"found",  "loaded",   "open",     "active", "draining",
-                                    "closed", "resident", "unmapped", "failed", "zombie"};
+                                    "closed", "resident", "unmapped", "failed", "quarantined", "zombie"};
   return kNames[size_t(state)];
 }
 
@@ -395,9 +395,11 @@ Status PluginLoader::load() {
   };
   const auto plugin_of_id = [&](const std::string& id) -> Plugin& { return *state.plugins.find(id)->second; };
   for (const auto& [id, refused] : order.cycles) note(plugin_of_id(id), refused);
+  Quarantine::Journal journal(state.catalog.quarantine());
   for (const std::string& id : order.order) {
     Plugin& plugin = plugin_of_id(id);
     if (plugin.state != PluginState::kFound) continue;
+    journal.loading(id, plugin.found->file);
     Status status = state.requirements(plugin.manifest(), wanted, [&](const std::string& id_of_other) {
       const Plugin& other = plugin_of_id(id_of_other);
       return state.running(other) ? "" : other.reason.empty() ? name_of(other.state) : other.reason;
@@ -407,6 +409,7 @@ Status PluginLoader::load() {
   const std::vector<Plugin*> opened = state.opened;
   for (Plugin* plugin : opened) {
     if (plugin->state != PluginState::kOpen) continue;
+    journal.loading(plugin->id(), plugin->found->file);
     Status status = state.start(*plugin);
     if (status.ok()) {
       state.host.log().debug("core", "plugin " + quote(plugin->id()) + " " + plugin->manifest().version +
@@ -491,7 +494,7 @@ std::vector<PluginInfo> PluginLoader::list() const {
       info.state = at->second->state;
       if (!at->second->reason.empty()) info.reason = at->second->reason;
     }
-    if (!found.refused.ok()) info.state = PluginState::kFailed;
+    if (!found.refused.ok()) info.state = found.quarantined ? PluginState::kQuarantined : PluginState::kFailed;
     all.push_back(std::move(info));
   }
   return all;

@@ -17,8 +17,8 @@ namespace belay::core {
 
 class Host;
 
-// found -> loaded -> open -> active -> draining -> closed -> resident | unmapped; also failed, zombie (its
-// drain ended at the deadline: it stays mapped, its keys are gone).
+// found -> loaded -> open -> active -> draining -> closed -> resident | unmapped; also failed, quarantined (it
+// ended a process that loaded it, and its file is as it was), zombie (its drain ended at the deadline: it stays mapped, its keys are gone).
 enum class PluginState : uint8_t {
   kFound,
   kLoaded,
@@ -29,6 +29,7 @@ enum class PluginState : uint8_t {
   kResident,
   kUnmapped,
   kFailed,
+  kQuarantined,
   kZombie
 };
 const char* name_of(PluginState state);

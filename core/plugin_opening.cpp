@@ -21,7 +21,10 @@ Status PluginOpening::load() {
   BELAY_TRY(check_same_file(found.file, found.device, found.inode));
   if (!found.manifest.library_sha256.empty())
     BELAY_TRY(check_digest(found.file, found.manifest.library_sha256));
-  BELAY_TRY(library->open(found.file));
+  {
+    const SlotCall constructors(id(), "its constructors", BELAY_THREAD_ENTRY);
+    BELAY_TRY(library->open(found.file));
+  }
   BELAY_TRY(check_same_file(found.file, found.device, found.inode));
   BELAY_ASSIGN(void* const address, library->symbol(BELAY_ENTRY_NAME));
   belay_handshake hands{{sizeof hands, 0, nullptr}, BELAY_ABI_MINOR, 0, 0, 0, 0};

@@ -377,6 +377,7 @@ Result<std::vector<core::PluginInfo>> find_plugins(const RuntimeRequest& request
   const Value dirs = config.get("runtime.plugin_dirs");
   for (uint64_t i = 0; i < dirs.count(); ++i) options.config_dirs.emplace_back(dirs.at(i).as_string());
   options.allow_insecure = config.get("runtime.allow_insecure").as_bool();
+  options.state_dir = config.get("runtime.state_dir").as_string();
   const core::Catalog catalog = core::Catalog::search(options);
   std::vector<core::PluginInfo> found;
   for (const core::FoundPlugin& plugin : catalog.plugins()) {
@@ -387,11 +388,20 @@ Result<std::vector<core::PluginInfo>> find_plugins(const RuntimeRequest& request
     info.file = plugin.file;
     info.manifest = plugin.manifest.text;
     info.keys = plugin.manifest.keys();
-    info.state = plugin.refused.ok() ? core::PluginState::kFound : core::PluginState::kFailed;
+    info.state = plugin.refused.ok()   ? core::PluginState::kFound
+                 : plugin.quarantined ? core::PluginState::kQuarantined
+                                      : core::PluginState::kFailed;
     info.reason = plugin.refused.message();
     found.push_back(std::move(info));
   }
   return found;
+}
+
+Status release_plugin(const RuntimeRequest& request, const std::string& id) {
+  BELAY_ASSIGN(core::Config config, read_config(request));
+  BELAY_TRY(config.check(runtime_schema()));
+  const std::string place(config.get("runtime.state_dir").as_string());
+  return core::Quarantine(core::Quarantine::directory(place)).release(id);
 }
 
 }  // namespace belay::hal

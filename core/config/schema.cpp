@@ -265,6 +265,12 @@ Schema core_schema() {
         .default_value = "\"\"",
         .doc = "where scratch folders of plugins are made; empty: TMPDIR, else /tmp",
         .flags = kPath},
+       {.key = "state_dir",
+        .type = T::kString,
+        .default_value = "\"\"",
+        .doc = "where it is remembered which plugins ended a process while they were loaded; empty: BELAY_STATE, "
+               "else belay in XDG_STATE_HOME or ~/.local/state; \"none\": nowhere",
+        .flags = kPath},
        {.key = "strikes",
         .type = T::kInt,
         .default_value = "3",

@@ -63,6 +63,8 @@ Status check_pair(const Manifest& manifest, const PluginFile& file) {
 
 Catalog Catalog::search(const CatalogOptions& options) {
   Catalog catalog;
+  catalog.quarantine_ = std::make_shared<Quarantine>(Quarantine::directory(options.state_dir));
+  catalog.quarantine_->look_for_the_dead();
   std::vector<std::string> wanted = options.first_dirs;
   wanted.insert(wanted.end(), options.config_dirs.begin(), options.config_dirs.end());
   size_t named = wanted.size();
@@ -143,6 +145,10 @@ void Catalog::add(const std::string& stem, bool allow_insecure) {
   if (plugin.manifest.id.empty()) {  // a broken one still has a name in lists
     const std::string name = fs::path(stem).filename().string();
     plugin.manifest.id = name.starts_with("libbelay_") ? name.substr(9) : name;
+  }
+  if (plugin.refused.ok()) {
+    plugin.refused = quarantine_->check(plugin.manifest.id, plugin.file);
+    plugin.quarantined = !plugin.refused.ok();
   }
   const FoundPlugin* other = find(plugin.manifest.id);
   if (other && other->file == plugin.file) return;

@@ -3,7 +3,9 @@
 
 #include <belay/status.hpp>
 #include "core/discovery/manifest.h"
+#include "core/guard/quarantine.h"
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,7 @@ struct FoundPlugin {
   Manifest manifest;
   std::string file;                // canonical path of the library
   Status refused;                  // why it cannot be used; ok otherwise
+  bool quarantined = false;        // that is why
   uint64_t device = 0, inode = 0;  // of the file that was checked
 };
 
@@ -22,6 +25,7 @@ struct CatalogOptions {
   std::vector<std::string> config_dirs = {};  // [runtime] plugin_dirs
   std::vector<std::string> files = {};  // absolute paths of libraries outside of these (plugin.<id>.path)
   bool allow_insecure = false;          // files that others could replace are accepted, for development
+  std::string state_dir = "none";       // as Quarantine::directory() takes it
   bool standard_dirs = true;            // <prefix>/lib/belay/plugins and BELAY_PLUGIN_PATH
 };
 
@@ -34,6 +38,7 @@ class Catalog {
   static Catalog search(const CatalogOptions& options);
 
   const std::vector<FoundPlugin>& plugins() const { return plugins_; }  // by id; refused ones too
+  const Quarantine& quarantine() const { return *quarantine_; }
   const std::vector<std::string>& directories() const { return directories_; }
   const std::vector<std::string>& warnings() const {
     return warnings_;
@@ -49,6 +54,7 @@ class Catalog {
   void add(const std::string& stem, bool allow_insecure);
   std::vector<FoundPlugin> plugins_;
   std::vector<std::string> directories_, warnings_;
+  std::shared_ptr<const Quarantine> quarantine_ = std::make_shared<Quarantine>("");
 };
 
 }  // namespace belay::core

@@ -475,6 +475,13 @@ class CommandLine {
     add_common(info, common_, Uses::kConfiguration);
     does(info,
          [this] { return plugins_info(common_, required(word_, "plugin's id", "plugins info"), output_); });
+    App* release = verb(plugins, "release", "Let a plugin that ended a process be loaded again",
+                        "  belay plugins release ascend");
+    release->add_option("id", word_, "The plugin's id")->type_name("ID");
+    add_common(release, common_, Uses::kConfiguration);
+    does(release, [this] {
+      return plugins_release(common_, required(word_, "plugin's id", "plugins release"), output_);
+    });
     App* why = verb(plugins, "explain", "Why a component was chosen: all candidates with score and reason",
                     "  belay plugins explain driver\n  belay plugins explain belay.engine/1");
     why->add_option("kind", word_,

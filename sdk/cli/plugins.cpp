@@ -98,6 +98,15 @@ Exit plugins_info(const Common& common, const std::string& id, Output& output) {
   return Exit::kOk;
 }
 
+Exit plugins_release(const Common& common, const std::string& id, Output& output) {
+  check(belay_plugins_release(RuntimeRequest(common).get(), to_str(id)), Stage::kConfigure);
+  if (output.json)
+    output.document("belay.plugins-release/1", {{"id", id}});
+  else
+    output.print("'" + printable(id) + "' is loaded again when it is wanted.\n");
+  return Exit::kOk;
+}
+
 Exit plugins_explain(const Common& common, const std::string& kind, Output& output) {
   std::string whole = kind;
   if (!kind.starts_with("belay.")) {

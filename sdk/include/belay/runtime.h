@@ -83,6 +83,9 @@ typedef struct belay_plugin_info {
 } belay_plugin_info;
 BELAY_API belay_status belay_plugins_find(const belay_runtime_req*, void (*each)(void* user, const belay_plugin_info*),
                                           void* user);
+/* Lets a plugin that ended a process be tried again ("quarantined" in the list). Errors: NOT_FOUND (names those that
+ * are). */
+BELAY_API belay_status belay_plugins_release(const belay_runtime_req*, belay_str id);
 /* The plugins of a runtime, with their states. */
 BELAY_API belay_status belay_runtime_plugins(belay_runtime*, void (*each)(void* user, const belay_plugin_info*),
                                              void* user);

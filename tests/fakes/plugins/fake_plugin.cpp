@@ -23,6 +23,10 @@
 extern "C" int nobody_defines_this();
 #endif
 
+#ifdef FAKE_CRASHES
+[[gnu::constructor]] static void crash() { std::raise(SIGILL); }
+#endif
+
 namespace {
 
 struct Fake {
@@ -68,6 +72,8 @@ void block(const belay_host* host, const std::string& mode, const std::string& s
   say(host, "open");
   if (mode == "open_fails") return fail(host, "the fake device is not there");
   if (mode == "open_bare") return BELAY_DEVICE_LOST;
+  if (mode == "open_aborts") std::abort();
+  if (mode == "open_exits") std::exit(0);
   if (mode == "open_throws") throw std::runtime_error("thrown in open");
   if (mode == "open_throws_int") throw 7;
   if (mode == "rubbish_code") return 200;
@@ -99,6 +105,7 @@ void block(const belay_host* host, const std::string& mode, const std::string& s
 belay_status start(belay_ctx* ctx) {
   Fake* fake = reinterpret_cast<Fake*>(ctx);
   say(fake->host, "start");
+  if (fake->mode == "start_crashes") __builtin_trap();
   block(fake->host, fake->mode, "start");
   return fake->mode == "start_fails" ? fail(fake->host, "it does not start") : BELAY_OK;
 }
