@@ -160,6 +160,9 @@ struct PluginLoader::State {
     const std::vector<std::string> use = use_of(plugin);
     const auto opening = std::make_shared<PluginOpening>(*plugin.found, *plugin.table,
                                                          host.config().plugin_config(plugin.id()));
+    const std::string key = "plugin.\"" + plugin.manifest().id + "\".sha256";
+    opening->pinned = host.config().get(key).as_string();
+    opening->require_digest = host.config().get("runtime.require_digest").as_bool();
     set(plugin, PluginState::kLoaded);
     const Nanoseconds deadline = init_deadline();
     if (!bounded(plugin, "open", deadline,

@@ -19,8 +19,12 @@ void PluginOpening::run(const std::vector<std::string>* use) {
 Status PluginOpening::load() {
   const std::string who = "plugin " + quote(table.plugin);
   BELAY_TRY(check_same_file(found.file, found.device, found.inode));
-  if (!found.manifest.library_sha256.empty())
-    BELAY_TRY(check_digest(found.file, found.manifest.library_sha256));
+  const std::string& told = found.manifest.library_sha256;
+  if (require_digest && told.empty() && pinned.empty())
+    return {Code::kPermissionDenied, who + " refused: [runtime] require_digest is set, and neither its manifest nor "
+                                           "plugin." + table.plugin + ".sha256 says which SHA-256 its library has"};
+  if (!told.empty()) BELAY_TRY(check_digest(found.file, told, "its manifest"));
+  if (!pinned.empty()) BELAY_TRY(check_digest(found.file, pinned, "plugin." + table.plugin + ".sha256"));
   {
     const SlotCall constructors(id(), "its constructors", BELAY_THREAD_ENTRY);
     BELAY_TRY(library->open(found.file));

@@ -28,6 +28,8 @@ struct PluginOpening {
   const FoundPlugin found;  // a copy
   HostTable& table;
   const belay_value* const config;
+  std::string pinned;           // SHA-256 that the configuration wants of the library; empty: any
+  bool require_digest = false;  // that, or that of the manifest, must be there
   const std::shared_ptr<SharedLibrary> library = std::make_shared<SharedLibrary>();
   Status loaded, thrown;  // before and of `open`
   belay_status raw = BELAY_OK;

@@ -33,6 +33,9 @@ const std::vector<Field>& plugin_fields() {
        .type = T::kString,
        .doc = "its library; needs [runtime] allow_external",
        .flags = kPath},
+      {.key = "sha256",
+       .type = T::kString,
+       .doc = "the SHA-256 that its library must have, 64 hexadecimal digits in lower case"},
       {.key = "config", .type = T::kTable, .doc = "the keys of the plugin's manifest"}};
   return *fields;
 }

@@ -279,7 +279,7 @@ Result<PluginFile> check_plugin_file(const std::string& path, bool allow_insecur
   return found;
 }
 
-Status check_digest(const std::string& path, const std::string& sha256) {
+Status check_digest(const std::string& path, const std::string& sha256, const std::string& said_by) {
   constexpr uint64_t kPiece = 1 << 20;
   BELAY_ASSIGN(const OpenFile file, open_regular(path, kMaxFile, "plugin file", false));
   Sha256Stream stream;
@@ -290,7 +290,8 @@ Status check_digest(const std::string& path, const std::string& sha256) {
   const std::string found = hex(stream.finish());
   if (found == sha256) return {};
   return {Code::kInvalidArgument, "plugin file " + quote(path) + " refused: its SHA-256 is " + found +
-                                      ", its manifest says " + sha256 + " - install both from one build"};
+                                      ", " + said_by + " says " + sha256 +
+                                      " - install what that was made for, or correct it"};
 }
 
 Status check_same_file(const std::string& path, uint64_t device, uint64_t inode) {

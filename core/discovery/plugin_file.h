@@ -27,8 +27,8 @@ Result<PluginFile> check_plugin_file(const std::string& path, bool allow_insecur
 
 // "0.1", what this host offers.
 std::string host_abi();
-// INVALID_ARGUMENT unless the file has this SHA-256, in hexadecimal digits.
-Status check_digest(const std::string& path, const std::string& sha256);
+// INVALID_ARGUMENT unless the file has this SHA-256, in hexadecimal digits; `said_by`: "its manifest".
+Status check_digest(const std::string& path, const std::string& sha256, const std::string& said_by);
 // INTERNAL unless the file at the path still is the one that was checked.
 Status check_same_file(const std::string& path, uint64_t device, uint64_t inode);
 

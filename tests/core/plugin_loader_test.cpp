@@ -556,6 +556,33 @@ TEST(PluginLoaderTest, ALibraryOfAnotherDigestThanItsManifestSaysIsNotLoaded) {
   EXPECT_THAT(test.log(), Not(Contains("plugin.b: b open")));
 }
 
+TEST(PluginLoaderTest, OnlyPluginsOfAKnownDigestAreLoadedWhereThatIsWanted) {
+  TempDir dir;
+  const auto digest_of = [](const char* variant) {
+    std::ifstream file(belay::testing::fake_file(variant), std::ios::binary);
+    return hex(sha256(std::string{std::istreambuf_iterator<char>(file), {}}));
+  };
+  install(dir, "a", "[integrity]\nsha256 = \"" + digest_of("a") + "\"\n");
+  install(dir, "b");
+  install(dir, "c");
+  const std::string strict = "[runtime]\nplugins = [\"a\", \"b\"]\nrequire_digest = true\n";
+  {
+    TestHost test(dir, strict);
+    EXPECT_THAT(test.host->start().message(),
+                AllOf(HasSubstr("plugin 'b' refused: [runtime] require_digest"), HasSubstr("plugin.b.sha256")));
+    EXPECT_EQ(test.info("a").state, PluginState::kActive);
+  }
+  {
+    TestHost test(dir, strict + "[plugin.b]\nsha256 = \"" + digest_of("b") + "\"\n");
+    EXPECT_TRUE(test.host->start().ok());
+    EXPECT_EQ(test.info("b").state, PluginState::kActive);
+  }
+  TestHost test(dir, "[plugin.c]\nsha256 = \"" + digest_of("b") + "\"\n");
+  EXPECT_THAT(test.host->start().message(),
+              AllOf(HasSubstr("libbelay_c.so' refused: its SHA-256 is " + digest_of("c")),
+                    HasSubstr("plugin.c.sha256 says " + digest_of("b"))));
+}
+
 TEST(PluginLoaderTest, AFileThatIsReplacedAfterItWasCheckedIsNotLoaded) {
   TempDir dir;
   install(dir, "a");
