@@ -8,6 +8,7 @@
 #include <array>
 #include <ctime>
 #include <map>
+#include <span>
 
 namespace belay::cli {
 namespace {
@@ -30,6 +31,39 @@ struct Reached {
     return (lag != kNeverReached && row >= lag && event.value <= row - lag) ||
            event.value <= waited[event.timeline - first_timeline];
   }
+};
+
+// The uses that end with each kReleaseUsed, one event of each stream. They follow from the trace alone, so that they are
+// put together before the clock runs.
+class SharedUses {
+ public:
+  SharedUses(const AllocTrace& trace, uint64_t first_timeline) {
+    std::vector<std::vector<belay_event>> by_slot(trace.slots);
+    uint64_t row_number = 0;
+    for (const AllocTrace::Row& row : trace.rows) {
+      const belay_event now{first_timeline + row.stream, ++row_number};
+      if (row.op != Op::kUse && row.op != Op::kReleaseUsed) continue;
+      // The row's stream has used the block up to now; of others it stays as it was.
+      std::vector<belay_event>& uses = by_slot[row.slot];
+      std::erase_if(uses, [&](const belay_event& use) { return use.timeline == now.timeline; });
+      uses.push_back(now);
+      if (row.op == Op::kUse) continue;
+      events_.insert(events_.end(), uses.begin(), uses.end());
+      ends_.push_back(events_.size());
+      uses.clear();
+    }
+  }
+  // Of the next such release.
+  std::span<const belay_event> next() {
+    const uint64_t begin = begin_;
+    begin_ = ends_[next_++];
+    return {events_.data() + begin, begin_ - begin};
+  }
+
+ private:
+  std::vector<belay_event> events_;
+  std::vector<uint64_t> ends_;  // in events_
+  uint64_t next_ = 0, begin_ = 0;
 };
 
 // What the policy says against what it was told, with nothing of the policy's own: blocks that live in one
@@ -135,7 +169,7 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
                              },
                              &reached};
   std::vector<uint64_t> cookies(trace.slots);
-  std::vector<std::vector<belay_event>> more(trace.slots);  // uses on other streams
+  SharedUses shared(trace, options.first_timeline);
   std::array<belay_event, 64> waits;
   belay_place_req req{};
   req.hdr.struct_size = sizeof req;
@@ -144,13 +178,6 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
   belay_placed out{};
   out.hdr.struct_size = sizeof out;
   out.waits = waits.data();
-  // The row's stream has used the block up to now; of others it stays as it was.
-  const auto used = [&](const AllocTrace::Row& row, belay_event now) -> std::vector<belay_event>& {
-    std::vector<belay_event>& uses = more[row.slot];
-    std::erase_if(uses, [&](const belay_event& use) { return use.timeline == now.timeline; });
-    uses.push_back(now);
-    return uses;
-  };
   const auto ask = [&] {
     out.wait_count = waits.size();
     return policy.table->place(policy.object, &req, &out);
@@ -211,19 +238,11 @@ ReplayResult replay(Policy policy, const AllocTrace& trace, Reservation& reserva
         }
     } else if (row.op != Op::kUse) {
       const belay_event own{timeline, reached.row};
-      const belay_event* uses = &own;
-      uint64_t count = 1;
-      if (row.op == Op::kReleaseUsed) {
-        const std::vector<belay_event>& all = used(row, own);
-        uses = all.data();
-        count = all.size();
-      }
-      if (options.checked) checker.release(row.slot, uses, count);
-      if (const belay_status raw = policy.table->release(policy.object, cookies[row.slot], uses, count))
+      const std::span<const belay_event> uses = row.op == Op::kReleaseUsed ? shared.next() : std::span(&own, 1);
+      if (options.checked) checker.release(row.slot, uses.data(), uses.size());
+      if (const belay_status raw =
+              policy.table->release(policy.object, cookies[row.slot], uses.data(), uses.size()))
         check(raw, Stage::kModel);
-      if (row.op == Op::kReleaseUsed) more[row.slot].clear();
-    } else {
-      used(row, {timeline, reached.row});
     }
     if (options.checked && reached.row == trace.fullest && options.at_fullest) options.at_fullest();
   }
