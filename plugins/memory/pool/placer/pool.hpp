@@ -25,7 +25,7 @@ class Pool {
   explicit Pool(const Options& options);
 
   // Whether it is placed without more ado, as it nearly always is. Else place() is to be asked.
-  bool place_at_once(const belay_place_req& req, belay_placed& out) noexcept {
+  [[gnu::always_inline]] bool place_at_once(const belay_place_req& req, belay_placed& out) noexcept {
     Heap* const heap = find(req.heap);
     if (!heap) return false;
     Arena& arena = heap->arena;
@@ -45,7 +45,8 @@ class Pool {
   // placed.
   Status place(const belay_place_req& req, belay_placed& out);
   // Whether it was released without more ado, as it nearly always is. Else release() is to be asked.
-  bool release_at_once(uint64_t cookie, const belay_event* uses, uint64_t count) noexcept {
+  [[gnu::always_inline]] bool release_at_once(uint64_t cookie, const belay_event* uses,
+                                              uint64_t count) noexcept {
     Heap* const heap = heaps_[cookie & (kMostHeaps - 1)].load(std::memory_order_acquire);
     if (!heap) return false;
     std::atomic<uint32_t>* const inside = heap->gate.enter_as_owner();
