@@ -4,7 +4,8 @@
 In a document a command is a line that begins with "$ " in a block fenced as console, or a line of an indented block
 (four spaces) in a text file. The commands of one document run in one shell, in a folder that looks like the top of the
 tree after a build: build/release is the build that is tested. A fence of C or C++ that has a main() is built against
-the tree's headers and library, and run without arguments.
+the tree's headers and library, and run without arguments. The example at the head of a header of the hosting API is
+compiled as a function.
 """
 import os
 import pathlib
@@ -19,6 +20,9 @@ ALLOWANCES = {
     'cmake -S sdk/examples/first_fit -B build/first_fit -DCMAKE_PREFIX_PATH="$HOME/belay"': "integration.swap does",
     "cmake --build build/first_fit": "integration.swap does",
     "belay plugins info first_fit --plugin-dir build/first_fit": "needs what integration.swap builds",
+    "belay bench sdk/examples/digits/digits.onnx --config configs/cpu.toml --config first_fit.toml": "integration.swap runs it",
+    "belay plugins explain memory-policy --config configs/cpu.toml --config first_fit.toml": "needs what integration.swap builds",
+    "belay memory replay trace.csv --plugin-dir build/first_fit --policy first_fit": "integration.swap replays with it",
     "belay bench sdk/examples/digits/digits.onnx --plugin-dir build/first_fit --set 'memory.policies=[\"first_fit\"]'":
         "integration.swap runs models with it",
     "bash sdk/quickstart.sh": "installs packages and builds: what it does is what this build was made by",
@@ -86,6 +90,27 @@ def build_program(language, source, root, binary, work):
     return None
 
 
+# What the example at the head of a header takes for granted.
+HEADERS = {
+    "runtime.hpp": "std::vector<float>& pixels",
+    "tensor.hpp": "std::vector<uint8_t>& pixels",
+    "operator.hpp": "belay::Runtime& runtime, belay::Stream& stream, belay::Tensor image, belay::Tensor weights, belay::Tensor answer",
+}
+
+
+def compile_example(header, parameters, root, work):
+    head = (root / "sdk/include/belay" / header).read_text(encoding="utf-8").split("#pragma once")[0]
+    lines = re.findall(r"^//   (.*)$", head, re.MULTILINE)
+    if not lines:
+        return "there is no example at its head"
+    file = pathlib.Path(work, "example.cpp")
+    file.write_text(f"#include <belay/{header}>\nbelay::Status example({parameters}) {{\n" + "\n".join(lines) + "\nreturn {};\n}\n")
+    done = subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable",
+                           f"-I{root}/sdk/include", "-fsyntax-only", str(file)],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    return done.stdout.strip()[-2000:] if done.returncode else None
+
+
 def main():
     root, binary = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     problems, ran, built = [], 0, 0
@@ -118,6 +143,12 @@ def main():
                 built += 1
                 if wrong:
                     problems.append(f"{name}: a program in {language}: {wrong}")
+    for header, parameters in HEADERS.items():
+        with tempfile.TemporaryDirectory() as work:
+            wrong = compile_example(header, parameters, root, work)
+        built += 1
+        if wrong:
+            problems.append(f"{header}: its example: {wrong}")
     for problem in problems:
         print(problem)
     print(f"{ran} commands run, {built} programs built, {len(problems)} problems")

@@ -96,7 +96,7 @@ class [[nodiscard]] Result {
   } while (0)
 
 // BELAY_ASSIGN(auto x, f()): x takes the value of the Result, or the function returns its status.
-#define BELAY_ASSIGN(declaration, expr) BELAY_ASSIGN_AS(BELAY_CONCAT(belay_result_, __LINE__), declaration, expr)
+#define BELAY_ASSIGN(declaration, expr) BELAY_ASSIGN_AS(BELAY_CONCAT(belay_result_, __COUNTER__), declaration, expr)
 #define BELAY_ASSIGN_AS(name, declaration, expr)     \
   auto name = (expr);                                \
   if (!name.ok()) return std::move(name).status();   \

@@ -1,7 +1,11 @@
 // belay/tensor.hpp: views of tensors in C++: header-only over belay/abi/tensor.h.
 //
-//   belay::Tensor image = belay::Tensor::of(pixels, {480, 640, 3});
-//   const belay::Tensor crop = image.slice(0, 100, 324).slice(1, 200, 424).permute({2, 0, 1}).value();
+//   const belay::Tensor image = belay::Tensor::of(pixels, {480, 640, 3});
+//   BELAY_ASSIGN(const belay::Tensor rows, image.slice(0, 100, 324));
+//   BELAY_ASSIGN(const belay::Tensor crop, rows.slice(1, 200, 424));
+//   BELAY_ASSIGN(const belay::Tensor planes, crop.permute({2, 0, 1}));
+//
+// in a function that gives a belay::Status.
 #pragma once
 
 #include <belay/abi/tensor.h>

@@ -17,6 +17,15 @@ std::string text_of(belay_status status) {
   return std::move(sink).str();
 }
 
+TEST(StatusTest, SeveralAssignmentsStandOnOneLine) {
+  const auto sum = [](Result<int> a, Result<int> b) -> Result<int> {
+    BELAY_ASSIGN(const int x, a); BELAY_ASSIGN(const int y, b);  // clang-format off
+    return x + y;
+  };
+  EXPECT_EQ(*sum(1, 2), 3);
+  EXPECT_EQ(sum(1, Status(Code::kNotFound, "b")).status().code(), Code::kNotFound);
+}
+
 TEST(StatusTableTest, ADetailLivesUntilItIsReleased) {
   const belay_status status = make_status(BELAY_NOT_FOUND, "No plugin 'x'.", "ant", -7);
   EXPECT_EQ(BELAY_STATUS_CODE(status), BELAY_NOT_FOUND);
