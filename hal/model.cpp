@@ -454,10 +454,17 @@ belay_status Context::rebind(bool input, uint64_t index, const belay_datum* datu
 }
 
 belay_status Context::set_input(uint64_t index, const belay_datum* datum) {
+  const bool short_of =
+      datum && (datum->hdr.struct_size < sizeof *datum || datum->items ||
+                (datum->tensor && datum->tensor->hdr.struct_size < offsetof(belay_tensor, quant)));
+  if (short_of) [[unlikely]]
+    if (Status good = check_sizes(*datum, "set_input: The " + name_of(true, index)); !good.ok()) return hal->make(good);
   return rebind(true, index, datum, [&] { return vt().set_input(this, index, datum); });
 }
 
 belay_status Context::set_output(uint64_t index, const belay_tensor* tensor) {
+  if (tensor && tensor->hdr.struct_size < offsetof(belay_tensor, quant)) [[unlikely]]
+    return hal->make(check_size(*tensor, "set_output: The " + name_of(false, index)));
   belay_datum datum{};
   datum.tensor = tensor;
   return rebind(false, index, tensor ? &datum : nullptr, [&] { return vt().set_output(this, index, tensor); });

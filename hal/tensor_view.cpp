@@ -71,9 +71,7 @@ TensorView TensorView::packed() const {
 Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label, const Hal* hal) {
   const auto wrong = [&](Code code, const std::string& text) { return Status(code, label + " " + text); };
   if (!tensor) return wrong(Code::kInvalidArgument, "is NULL, want a tensor.");
-  if (tensor->hdr.struct_size < offsetof(belay_tensor, quant))
-    return wrong(Code::kInvalidArgument, "has struct_size " + std::to_string(tensor->hdr.struct_size) +
-                                             ", want " + std::to_string(sizeof *tensor) + ".");
+  BELAY_TRY(check_size(*tensor, label));
   if (tensor->rank > BELAY_MAX_RANK)
     return wrong(Code::kInvalidArgument, "has rank " + std::to_string(tensor->rank) + ", at most " +
                                              std::to_string(BELAY_MAX_RANK) + " are possible.");
@@ -122,6 +120,22 @@ Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label,
                                         " bytes; its storage has " + std::to_string(tensor->bytes) + ".");
   if (const belay_quant* quant = quant_of(*tensor)) BELAY_TRY(check_quant(*quant, view, label, hal));
   return view;
+}
+
+Status check_size(const belay_tensor& tensor, const std::string& label) {
+  if (tensor.hdr.struct_size >= offsetof(belay_tensor, quant)) return {};
+  return {Code::kInvalidArgument, label + " has struct_size " + std::to_string(tensor.hdr.struct_size) + ", want " +
+                                      std::to_string(sizeof tensor) + "."};
+}
+
+Status check_sizes(const belay_datum& datum, const std::string& label, int depth) {
+  if (datum.hdr.struct_size < sizeof datum)
+    return {Code::kInvalidArgument, label + " is a datum of struct_size " + std::to_string(datum.hdr.struct_size) +
+                                        ", want " + std::to_string(sizeof datum) + "."};
+  if (datum.tensor) BELAY_TRY(check_size(*datum.tensor, label));
+  for (uint64_t i = 0; datum.items && depth < kDeepestDatum && i < datum.item_count; ++i)
+    if (datum.items[i]) BELAY_TRY(check_sizes(*datum.items[i], "Item " + std::to_string(i) + " of " + label, depth + 1));
+  return {};
 }
 
 std::optional<ReservedPart> reserved_part(const Hal& hal, const belay_tensor& tensor) {

@@ -37,14 +37,17 @@ struct TensorView {
 // 'Add'". INVALID_ARGUMENT, OUT_OF_RANGE (strides or storage), UNIMPLEMENTED (strides of elements below a
 // byte). What a quantisation refers to is read; with a Hal it is known whether there is memory.
 Result<TensorView> view_of(const belay_tensor* tensor, const std::string& label, const Hal* hal = nullptr);
+inline constexpr int kDeepestDatum = 16;  // items in items: what is deeper no engine takes
 // Calls fn(tensor) for each tensor of a datum, of its items too.
 template <class Fn>
 void each_tensor(const belay_datum& datum, Fn&& fn, int depth = 0) {
-  constexpr int kDeepest = 16;  // what is deeper no engine takes
   if (datum.tensor) fn(*datum.tensor);
-  for (uint64_t i = 0; datum.items && depth < kDeepest && i < datum.item_count; ++i)
+  for (uint64_t i = 0; datum.items && depth < kDeepestDatum && i < datum.item_count; ++i)
     if (datum.items[i]) each_tensor(*datum.items[i], fn, depth + 1);
 }
+// INVALID_ARGUMENT: a datum, or a tensor or item of it, that says to have fewer fields than are read.
+Status check_sizes(const belay_datum& datum, const std::string& label, int depth = 0);
+Status check_size(const belay_tensor& tensor, const std::string& label);
 // What of a tensor that an engine has taken lies in a reserved buffer; nothing: it lies elsewhere.
 std::optional<ReservedPart> reserved_part(const Hal& hal, const belay_tensor& tensor);
 // Where the host sees the first element of a checked view; nullptr: it has no elements. INVALID_ARGUMENT (no

@@ -90,6 +90,35 @@ TEST_F(ZerocopyRunTest, UnalignedMemoryIsCopiedOnceWithTheAddress) {
   EXPECT_EQ(model_.stats()->output_bytes_copied, 40u);
 }
 
+TEST_F(ZerocopyRunTest, StructsThatSayToHaveNoFieldsAreRefused) {
+  begin();
+  const belay::Tensor image = belay::Tensor::of(pixels_, {1, 1, 8, 8});
+  belay_tensor tensor = image.raw(), empty = tensor;
+  empty.hdr.struct_size = 0;
+  belay_datum datum{{sizeof datum, 0, nullptr}, BELAY_TYPE_TENSOR, 0, &tensor, nullptr, 0};
+  EXPECT_TRUE(context_.set_input(0, &datum).ok());
+  datum.hdr.struct_size = 0;
+  EXPECT_THAT(context_.set_input(0, &datum).message(),
+              AllOf(HasSubstr("input 'image' of a context"), HasSubstr("is a datum of struct_size 0, want ")));
+  datum.hdr.struct_size = sizeof datum, datum.tensor = &empty;
+  EXPECT_THAT(context_.set_input(0, &datum).message(), HasSubstr("has struct_size 0, want "));
+  const belay_datum* const items[] = {&datum};
+  const belay_datum list{{sizeof list, 0, nullptr}, BELAY_TYPE_SEQUENCE, 0, nullptr, items, 1};
+  EXPECT_THAT(context_.set_input(0, &list).message(), HasSubstr("Item 0 of set_input: The input 'image'"));
+  EXPECT_THAT(belay::take(belay_context_set_output(context_.get(), 0, &empty)).message(),
+              AllOf(HasSubstr("output '"), HasSubstr("has struct_size 0, want ")));
+  EXPECT_TRUE(context_.run().ok());
+}
+
+TEST_F(ZerocopyRunTest, MemoryToBeReadMayBeBoundAsACopy) {
+  begin({"plugin.zerocopy.config.least=1MiB"});
+  const Status refused = runtime_.default_device()->bind(in_.data(), 256).status();
+  EXPECT_THAT(refused.message(), HasSubstr("or ask for access READ"));
+  auto copy = runtime_.default_device()->bind(in_.data(), 256, BELAY_ACCESS_READ);
+  ASSERT_TRUE(copy.ok()) << copy.status().message();
+  EXPECT_NE(copy->host(), in_.data());
+}
+
 TEST_F(ZerocopyRunTest, StridedInputsAreCopiedOnce) {
   begin();
   std::array<float, 64> columns;  // [x, y], seen as [y, x]
