@@ -48,10 +48,15 @@ Exit memory_plan(const MemoryPlanOptions& options, Output& output) {
     write_result(options.svg, draw_plan(problem, offsets, peak, lower_bound, name), "picture");
   }
 
+  // The first of class PLAN is the one that plans.
+  std::string policy;
+  for (const belay::Runtime::PolicyInfo& info : value_or_fail(runtime.get().policies(), Stage::kConfigure))
+    if (policy.empty() && info.serves & BELAY_POLICY_PLAN) policy = info.name;
   const bool fits = !options.capacity || peak <= *options.capacity;
   const double ratio = lower_bound ? double(peak) / double(lower_bound) : 1;
   if (output.json) {
     output.document("belay.memory-plan/1", {{"file", options.file},
+                                            {"policy", policy},
                                             {"buffers", problem.ids.size()},
                                             {"peak", peak},
                                             {"lower_bound", lower_bound},
@@ -63,6 +68,7 @@ Exit memory_plan(const MemoryPlanOptions& options, Output& output) {
     return fits ? Exit::kOk : Exit::kDiffers;
   }
   Table table;
+  table.row({"policy", policy.empty() ? "none: no policy of class PLAN is configured, so every buffer lies apart" : policy});
   table.row({"buffers", std::to_string(problem.ids.size())});
   table.row({"peak", std::to_string(peak) + " bytes (" + bytes_text(peak) + "), " + fixed(ratio, 4) +
                          " of the lower bound" + (result.optimal ? ", proved smallest" : "")});

@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 from program import ProgramTest
 
-PLAN = {"file": str, "buffers": int, "peak": int, "lower_bound": int, "ratio": (int, float), "optimal": bool, "fits": bool,
+PLAN = {"file": str, "policy": str, "buffers": int, "peak": int, "lower_bound": int, "ratio": (int, float), "optimal": bool, "fits": bool,
         "seconds": (int, float), "verified": bool}
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -43,6 +43,10 @@ class MemoryPlanTest(ProgramTest):
         made = self.plan("p.csv")
         self.assertEqual((made["peak"], made["lower_bound"], made["buffers"]), (130, 130, 3))
         self.assertTrue(made["optimal"] and made["verified"] and made["fits"])
+        self.assertEqual(made["policy"], "reuse")
+        apart = self.plan("p.csv", "--set", 'memory.policies=["pool"]')
+        self.assertEqual((apart["policy"], apart["peak"]), ("", 200))
+        self.assertIn("none: no policy of class PLAN", self.belay("memory", "plan", "p.csv", "--set", "memory.policies=[]").stdout)
         text = self.belay("memory", "plan", "p.csv").stdout
         self.assertIn("130 bytes (130 B), 1.0000 of the lower bound, proved smallest", text)
 

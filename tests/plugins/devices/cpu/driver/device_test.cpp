@@ -103,7 +103,7 @@ TEST_F(DeviceTest, ALimitSaysWhatWasAskedWhatIsInUseAndWhatThereIs) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), Code::kResourceExhausted);
   EXPECT_THAT(second.status().message(),
-              AllOf(HasSubstr("cpu:0"), HasSubstr("4 MiB"), HasSubstr("7 MiB in use of 10 MiB"), HasSubstr("memory_size")));
+              AllOf(HasSubstr("cpu:0"), HasSubstr("4.0 MiB"), HasSubstr("7.0 MiB in use of 10.0 MiB"), HasSubstr("memory_size")));
   EXPECT_EQ(alloc(~uint64_t{0}).status().code(), Code::kResourceExhausted);
   device->free(device, &*first);
   first = alloc(10 << 20);
