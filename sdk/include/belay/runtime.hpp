@@ -1,11 +1,13 @@
 // belay/runtime.hpp: the hosting API in C++: header-only over belay/runtime.h, compiled into its user.
 //
-//   belay::Runtime runtime = belay::Runtime::create({.files = {"belay.toml"}}).value();
-//   belay::Model model = runtime.load("model.onnx").value();
-//   belay::Context context = model.context().value();
-//   context.set_input(0, belay::Tensor::of(pixels, {1, 1, 8, 8}));
-//   if (belay::Status status = context.run(); !status.ok()) ...
-//   const belay::Tensor answer = context.output(0).value();
+//   BELAY_ASSIGN(belay::Runtime runtime, belay::Runtime::create({.files = {"belay.toml"}}));
+//   BELAY_ASSIGN(belay::Model model, runtime.load("model.onnx"));
+//   BELAY_ASSIGN(belay::Context context, model.context());
+//   BELAY_TRY(context.set_input(0, belay::Tensor::of(pixels, {1, 1, 8, 8})));
+//   BELAY_TRY(context.run());
+//   BELAY_ASSIGN(const belay::Tensor answer, context.output(0));
+//
+// in a function that gives a belay::Status; sdk/examples/memory shows buffers, streams and memory that is shared.
 //
 // Owners are movable and give back what they own; each must go before what it was made from: contexts before
 // their model, everything before the runtime. What outlives it is named in the log and stays usable.
@@ -365,11 +367,12 @@ class Device {
     BELAY_TRY(take(hal_.vt->reserve(hal_.host, object_, &req, &buffer)));
     return Buffer(hal_, buffer);
   }
-  // Host memory as a buffer, without a copy; it stays in place and alive until the buffer is gone.
-  Result<Buffer> bind(void* host, uint64_t bytes) const {
+  // Host memory as a buffer, without a copy; it stays in place and alive until the buffer is gone. `access`:
+  // BELAY_ACCESS_...; where a policy or the device wants a copy, one of READ alone holds a copy made now, any other fails.
+  Result<Buffer> bind(void* host, uint64_t bytes, uint64_t access = BELAY_ACCESS_READ | BELAY_ACCESS_WRITE) const {
     belay_alloc_req req{};
     req.hdr.struct_size = sizeof req;
-    req.bytes = bytes, req.host = host;
+    req.bytes = bytes, req.host = host, req.access = access;
     return make(req);
   }
   Result<Stream> stream(StreamOptions options = {}) const {
@@ -531,7 +534,8 @@ class Context {
     BELAY_TRY(take(belay_context_enqueue(raw_, stream.get(), &event)));
     return Event(stream.hal(), event);
   }
-  // Valid until the next run. FAILED_PRECONDITION: the output is no tensor.
+  // Valid until the next run; in host memory where the host sees it, also where set_output gave a buffer: then data() is
+  // set and buffer() is not. FAILED_PRECONDITION: the output is no tensor.
   Result<Tensor> output(uint64_t index) const {
     BELAY_ASSIGN(const belay_datum* datum, datum(index));
     if (datum->kind != BELAY_TYPE_TENSOR || !datum->tensor)

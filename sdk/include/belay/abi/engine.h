@@ -112,7 +112,8 @@ struct belay_context_vt {
   /* Starts a run; the completion is called on a thread of the device or the executor. Until then no other slot may be
    * called. Gives DEFERRED, or an error without a completion. r */
   belay_status (*run_async)(belay_obj*, belay_completion) BELAY_NOEXCEPT;
-  /* The result of the last run, valid until the next run or destroy. r */
+  /* The result of the last run, valid until the next run or destroy. Where the host sees the memory it is given as `data`,
+   * also of an output that set_output gave a buffer for. r */
   belay_status (*output)(belay_obj*, uint64_t index, const belay_datum** out) BELAY_NOEXCEPT;
   void (*destroy)(belay_obj*) BELAY_NOEXCEPT; /* gives the context back to the pool. r */
   /* Queues a run on `stream`, of the executable's device, and returns: it takes its turn there, and a failure is the
