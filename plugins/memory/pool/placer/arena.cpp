@@ -19,23 +19,22 @@ constexpr int kSmallShift = 8;
 
 void Arena::reserve_nodes(uint32_t count) {
   if (spares_ >= count) return;
-  const size_t more = std::max<size_t>(64, nodes_.size() / 2);
-  if (nodes_.size() + more > kMostNodes) throw std::bad_alloc();
+  const size_t more = std::min(std::max<size_t>(128, nodes_.size()), kMostNodes - nodes_.size());
+  if (spares_ + more < count) throw std::bad_alloc();
   const auto first = uint32_t(nodes_.size());
   nodes_.resize(first + more);
   for (auto n = uint32_t(nodes_.size()); n-- > first;) {  // the lowest is the first to be taken
-    nodes_[n] = {};
     nodes_[n].cookie = uint64_t{n} << kHeapBits | heap_;
     drop_node(n);
   }
 }
 
-inline uint32_t Arena::new_node() noexcept {
+[[gnu::always_inline]] inline uint32_t Arena::new_node() noexcept {
   --spares_;
   return std::exchange(spare_, nodes_[spare_].right);
 }
 
-inline void Arena::drop_node(uint32_t n) noexcept {
+[[gnu::always_inline]] inline void Arena::drop_node(uint32_t n) noexcept {
   nodes_[n].state = State::kSpare;
   nodes_[n].right = std::exchange(spare_, n);
   ++spares_;
@@ -64,13 +63,13 @@ inline void Arena::drop_node(uint32_t n) noexcept {
   all.words &= ~(uint32_t{bits == 0} << c / 64);
 }
 
-inline void Arena::link(uint32_t n) noexcept {
+[[gnu::always_inline]] inline void Arena::link(uint32_t n) noexcept {
   nodes_[n].state = State::kListed;
   hook(lists(nodes_[n].colour), n);
   if (nodes_[n].colour != kClean) put_last(n);
 }
 
-inline void Arena::unlink(uint32_t n) noexcept {
+[[gnu::always_inline]] inline void Arena::unlink(uint32_t n) noexcept {
   if (nodes_[n].colour != kClean) take_out(n);
   unhook(lists(nodes_[n].colour), n);
 }
@@ -252,7 +251,7 @@ void Arena::clean(uint32_t n) noexcept {
   merge(n);
 }
 
-inline void Arena::wake(uint32_t n) noexcept {
+[[gnu::always_inline]] inline void Arena::wake(uint32_t n) noexcept {
   Node& x = nodes_[n];
   uint32_t* at = &resting_[bucket_of(x.size, x.colour)];
   while (*at != n) at = &nodes_[*at].right;
@@ -289,7 +288,7 @@ inline bool Arena::joins(const Node& a, const Node& b) const noexcept {
 }
 
 // The node after it, which is in no list, becomes a part of it.
-inline void Arena::absorb(uint32_t low, uint32_t high) noexcept {
+[[gnu::always_inline]] inline void Arena::absorb(uint32_t low, uint32_t high) noexcept {
   Node &x = nodes_[low], &y = nodes_[high];
   if (y.colour != kClean) {
     x.tag = x.colour == kClean ? y.tag : std::max(x.tag, y.tag);
@@ -402,7 +401,7 @@ uint32_t Arena::fit_aligned(const Lists& all, Extent wanted) const noexcept {
 
 // A part of a listed node, of `size` from its begin or its end, becomes a node of its own, in no list.
 template <bool low>
-inline uint32_t Arena::split(uint32_t n, uint32_t size) noexcept {
+[[gnu::always_inline]] inline uint32_t Arena::split(uint32_t n, uint32_t size) noexcept {
   const uint32_t part = new_node();
   Node &x = nodes_[n], &y = nodes_[part];
   y.size = size;
@@ -437,7 +436,8 @@ inline uint32_t Arena::split(uint32_t n, uint32_t size) noexcept {
   return part;
 }
 
-inline uint32_t Arena::cut(uint32_t n, Extent wanted, const belay_place_req& req) noexcept {
+[[gnu::always_inline]] inline uint32_t Arena::cut(uint32_t n, Extent wanted,
+                                                  const belay_place_req& req) noexcept {
   if (const uint32_t pad = pad_of(n, wanted.align)) link(split<true>(n, pad));
   listed_granules_ -= wanted.size;
   if (nodes_[n].size == wanted.size) {
