@@ -464,8 +464,9 @@ class CommandLine {
   }
 
   void add_plugins() {
-    App* plugins = group("plugins", "List and explain plugins",
-                         "  belay plugins list\n  belay plugins info cpu\n  belay plugins explain driver");
+    App* plugins = group("plugins", "List, explain and begin plugins",
+                         "  belay plugins list\n  belay plugins info cpu\n  belay plugins explain driver\n"
+                         "  belay plugins new driver mine");
     App* list = verb(plugins, "list", "The plugins found, without loading any",
                      "  belay plugins list --plugin-dir build/plugins");
     add_common(list, common_, Uses::kConfiguration);
@@ -490,6 +491,25 @@ class CommandLine {
     add_common(why, common_);
     does(why, [this] {
       return plugins_explain(common_, required(word_, "kind of plugin", "plugins explain"), output_);
+    });
+    App* fresh = verb(plugins, "new", "Write a plugin to begin with: a project with sources, manifest, tests and README",
+                      "  belay plugins new driver mine\n"
+                      "  belay plugins new memory-policy best-fit --dir ~/plugins\n"
+                      "  cmake -S mine -B mine/build -DCMAKE_PREFIX_PATH=<where Belay is installed>\n"
+                      "  cmake --build mine/build && ctest --test-dir mine/build");
+    fresh->add_option("kind", new_plugin_.kind,
+                      "driver, memory-policy, model-format, kernel-provider, engine, diagnostics or layer")
+        ->type_name("KIND");
+    fresh->add_option("id", new_plugin_.id, "The plugin's id: a small letter, then small letters, digits, '.', '_', '-'")
+        ->type_name("ID");
+    fresh->add_option("--dir", new_plugin_.dir, "Where the project's folder ID is made (the current folder)")
+        ->type_name("DIR")
+        ->group("Results");
+    add_common(fresh, common_, Uses::kNothing);
+    does(fresh, [this] {
+      required(new_plugin_.kind, "kind of plugin", "plugins new");
+      required(new_plugin_.id, "plugin's id", "plugins new");
+      return plugins_new(new_plugin_, output_);
     });
   }
 
@@ -669,6 +689,7 @@ class CommandLine {
   InspectOptions inspect_;
   MemoryPlanOptions memory_plan_;
   MemoryReplayOptions memory_replay_;
+  NewPluginOptions new_plugin_;
   ConformanceOptions conformance_;
   Common common_;     // of the verbs that have no options of their own
   std::string word_;  // the one word of a verb

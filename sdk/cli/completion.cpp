@@ -56,7 +56,7 @@ std::string bash_completion(const CLI::App& app) {
          "        -*) compopt -o default; return ;;\n"
          "        *\\ 'plugins info') words=$(\"${COMP_WORDS[0]}\" plugins list 2>/dev/null | awk 'NR > 1 "
          "{print $1}') ;;\n"
-         "        *\\ 'plugins explain') words='" +
+         "        *\\ 'plugins explain' | *\\ 'plugins new') words='" +
          joined(plugin_kinds(), " ") +
          "' ;;\n"
          "        *\\ explain) words=$(\"${COMP_WORDS[0]}\" explain 2>/dev/null | awk '{print $2}') ;;\n"

@@ -99,6 +99,13 @@ Exit plugins_release(const Common& common, const std::string& id, Output& output
 Exit plugins_info(const Common& common, const std::string& id, Output& output);
 const std::vector<std::string>& plugin_kinds();  // "driver", "engine" ...
 Exit plugins_explain(const Common& common, const std::string& kind, Output& output);
+
+struct NewPluginOptions {
+  std::string kind, id;
+  std::string dir;  // where the folder `id` is made; empty: the current one
+};
+Exit plugins_new(const NewPluginOptions& options, Output& output);
+
 Exit config_check(const Common& common, Output& output);
 Exit config_show(const Common& common, Output& output);
 Exit config_example(const Common& common, Output& output);

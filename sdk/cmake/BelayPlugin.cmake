@@ -99,3 +99,27 @@ function(belay_add_plugin id)
   endif()
   add_dependencies(belay_plugins ${target})
 endfunction()
+
+# belay_add_plugin_test(<id> SOURCES <files> [LINKS <libraries>])
+#
+# A program test_<id> with GoogleTest that ctest runs, for the plugin <id> of the same project: it gets the path of the
+# built library as BELAY_PLUGIN_FILE (see belay/testing/plugin_file.hpp). Without GoogleTest there is none, and a line
+# says so.
+function(belay_add_plugin_test id)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINKS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
+    message(FATAL_ERROR "belay_add_plugin_test(<id> SOURCES <files> [LINKS <libraries>]): got '${ARGV}'.")
+  endif()
+  if(NOT TARGET belay_plugin_${id})
+    message(FATAL_ERROR "belay_add_plugin_test(${id}): there is no plugin '${id}'; call belay_add_plugin(${id} ...) before.")
+  endif()
+  if(NOT TARGET belay::testing)
+    message(STATUS "Plugin '${id}': its tests are left out, there is no GoogleTest with Google Mock.")
+    return()
+  endif()
+  add_executable(test_${id} ${arg_SOURCES})
+  target_link_libraries(test_${id} PRIVATE belay::testing GTest::gtest_main ${CMAKE_DL_LIBS} ${arg_LINKS})
+  target_compile_definitions(test_${id} PRIVATE BELAY_PLUGIN_FILE="$<TARGET_FILE:belay_plugin_${id}>")
+  add_dependencies(test_${id} belay_plugin_${id})
+  add_test(NAME ${id} COMMAND test_${id})
+endfunction()
