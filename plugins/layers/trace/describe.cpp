@@ -13,45 +13,12 @@ std::string side(const char* name, const belay_obj* buffer, const void* host, ui
          (offset ? "+" + std::to_string(offset) : "");
 }
 
-const char* kind_of(uint32_t kind) {
-  switch (kind) {
-    case BELAY_OBJ_DRIVER:
-      return "driver";
-    case BELAY_OBJ_DEVICE:
-      return "device";
-    case BELAY_OBJ_STREAM:
-      return "stream";
-    case BELAY_OBJ_BUFFER:
-      return "buffer";
-    case BELAY_OBJ_PROGRAM:
-      return "program";
-    case BELAY_OBJ_MEMORY_POLICY:
-      return "memory_policy";
-    case BELAY_OBJ_MODEL_FORMAT:
-      return "model_format";
-    case BELAY_OBJ_KERNEL_PROVIDER:
-      return "kernel_provider";
-    case BELAY_OBJ_ENGINE:
-      return "engine";
-    case BELAY_OBJ_EXECUTABLE:
-      return "executable";
-    case BELAY_OBJ_DIAGNOSTICS:
-      return "diagnostics";
-    case BELAY_OBJ_PACKAGE:
-      return "package";
-    case BELAY_OBJ_CONTEXT:
-      return "context";
-    default:
-      return "object";
-  }
-}
-
 }  // namespace
 
 std::string name_of(const belay_obj* object) {
   if (!object) return "NULL";
   const Trace::On* on = Trace::of(object);
-  return std::string(kind_of(object->kind)) + (on ? " " + std::to_string(on->number) : "");
+  return std::string(kind_name(object->kind)) + (on ? " " + std::to_string(on->number) : "");
 }
 
 std::string describe(const belay_obj* object) { return name_of(object); }

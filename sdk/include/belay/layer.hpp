@@ -33,6 +33,40 @@
 
 namespace belay {
 
+// "stream", for messages.
+inline const char* kind_name(uint32_t kind) {
+  switch (kind) {
+    case BELAY_OBJ_DRIVER:
+      return "driver";
+    case BELAY_OBJ_DEVICE:
+      return "device";
+    case BELAY_OBJ_STREAM:
+      return "stream";
+    case BELAY_OBJ_BUFFER:
+      return "buffer";
+    case BELAY_OBJ_PROGRAM:
+      return "program";
+    case BELAY_OBJ_MEMORY_POLICY:
+      return "memory_policy";
+    case BELAY_OBJ_MODEL_FORMAT:
+      return "model_format";
+    case BELAY_OBJ_KERNEL_PROVIDER:
+      return "kernel_provider";
+    case BELAY_OBJ_ENGINE:
+      return "engine";
+    case BELAY_OBJ_EXECUTABLE:
+      return "executable";
+    case BELAY_OBJ_DIAGNOSTICS:
+      return "diagnostics";
+    case BELAY_OBJ_PACKAGE:
+      return "package";
+    case BELAY_OBJ_CONTEXT:
+      return "context";
+    default:
+      return "object";
+  }
+}
+
 // An object as a layer sees it, from attach to detach.
 template <class Maker, class State>
 struct Layered {
@@ -74,7 +108,7 @@ struct Extension<belay_driver_virtual_memory_vt> {
 }  // namespace layer_parts
 
 // One call of a slot on its way down.
-template <class On, class Table_, bool gives_status_, class R, class... Args>
+template <class On, auto slot_, class Table_, bool gives_status_, class R, class... Args>
 struct LayerCall {
   using Table = Table_;
   using Result = R;
@@ -95,8 +129,13 @@ struct LayerCall {
   auto& arg() {
     return std::get<i>(args);
   }
-  bool is(const char* wanted_table, const char* wanted_slot) const {
-    return std::string_view(table) == wanted_table && std::string_view(slot) == wanted_slot;
+  // is<&belay_stream_vt::copy>(): for `if constexpr`, as slots differ in their arguments.
+  template <auto wanted>
+  static constexpr bool is() {
+    if constexpr (std::is_same_v<decltype(wanted), decltype(slot_)>)
+      return wanted == slot_;
+    else
+      return false;
   }
 };
 
@@ -159,7 +198,7 @@ class Layer {
           return none<R, gives_status>(BELAY_INTERNAL);
       }
       On& on = *known;
-      LayerCall<On, Table, gives_status, R, Args...> down{on, name, next<Table>(on)->*slot, {args...}};
+      LayerCall<On, slot, Table, gives_status, R, Args...> down{on, name, next<Table>(on)->*slot, {args...}};
       if constexpr (std::is_void_v<R>) {
         try {
           on.layer.around(down);
@@ -169,7 +208,7 @@ class Layer {
       } else {
         std::optional<R> result;
         try {
-          result = finish<slot>(on, down, on.layer.around(down));
+          result = finish(on, down, on.layer.around(down));
         } catch (...) {
           if (!gives_status && !down.done) result = down();
         }
@@ -199,20 +238,18 @@ class Layer {
   }
 
   // Objects and extensions that come from below get this layer as well.
-  template <auto slot, class Call, class R>
+  template <class Call, class R>
   static R finish(On& on, Call& call, R result) {
-    if constexpr (std::is_same_v<decltype(slot), decltype(&belay_device_vt::extension)>) {
-      if constexpr (slot == &belay_device_vt::extension) {
-        const auto known = [&]<class Table>() {
-          using Extension = layer_parts::Extension<Table>;
-          if (!result || to_view(call.template arg<0>()) != Extension::id) return;
-          on.extensions[Extension::index].store(result, std::memory_order_release);
-          result = on.layer.template over<Table>(result);
-        };
-        known.template operator()<belay_driver_program_vt>();
-        known.template operator()<belay_driver_native_model_vt>();
-        known.template operator()<belay_driver_virtual_memory_vt>();
-      }
+    if constexpr (Call::template is<&belay_device_vt::extension>()) {
+      const auto known = [&]<class Table>() {
+        using Extension = layer_parts::Extension<Table>;
+        if (!result || to_view(call.template arg<0>()) != Extension::id) return;
+        on.extensions[Extension::index].store(result, std::memory_order_release);
+        result = on.layer.template over<Table>(result);
+      };
+      known.template operator()<belay_driver_program_vt>();
+      known.template operator()<belay_driver_native_model_vt>();
+      known.template operator()<belay_driver_virtual_memory_vt>();
     }
     if constexpr (layer_parts::Extension<typename Call::Table>::index >= 0 && Call::gives_status)
       std::apply(
