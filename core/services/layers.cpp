@@ -4,6 +4,7 @@
 #include "core/base/text.h"
 
 #include <array>
+#include <new>
 #include <utility>
 
 namespace belay::core {
@@ -60,15 +61,43 @@ Status Layers::prepare() {
 Status Layers::attach(belay_obj& object, const TableShape& shape, const std::string& plugin,
                       belay_obj* parent) {
   if (none() || shape.object_kind == BELAY_OBJ_LAYER) return {};
+  const bool has_table = object.table != nullptr;
+  size_t attached = 0;
+  Status status;
+  try {
+    status = put_before(object, shape, plugin, parent, attached);
+  } catch (const std::bad_alloc&) {
+    status = {Code::kResourceExhausted, "No memory."};
+  }
+  if (status.ok()) return {};
+  if (has_table) {  // through what stands before it already
+    const Status thrown =
+        call_slot(plugin.c_str(), "destroy", BELAY_THREAD_DESTROY, [&] { destroy_object(shape, &object); });
+    if (!thrown.ok()) host_.misbehaved(plugin, thrown.message());
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    attached_.erase(&object);
+  }
+  detach_first(object, attached);
+  return status;
+}
+
+// `attached`: how many layers have seen it, also on failure.
+Status Layers::put_before(belay_obj& object, const TableShape& shape, const std::string& plugin,
+                          belay_obj* parent, size_t& attached) {
   BELAY_TRY(prepare());
   std::vector<Lease> leases;
   for (const Layer& layer : layers_) {
     BELAY_ASSIGN(Lease lease, host_.acquire(key_name(layer.name)));
     leases.push_back(std::move(lease));
   }
-  const void* const own = object.table;
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const Layer& layer = layers_[i];
+  {
+    const std::lock_guard lock(mutex_);
+    attached_.emplace(&object, std::move(leases));
+  }
+  const bool has_table = object.table != nullptr;
+  for (const Layer& layer : layers_) {
     belay_attach_req req{{sizeof req, 0, nullptr}, &object, object.table, parent, to_str(plugin), layer.key};
     const void* table = req.next;
     belay_status raw = BELAY_OK;
@@ -76,24 +105,15 @@ Status Layers::attach(belay_obj& object, const TableShape& shape, const std::str
     Status status = call_slot(layer.plugin.c_str(), "attach", BELAY_THREAD_OUTSIDE,
                               [&] { raw = vt.attach(layer.object, &req, &table); });
     if (status.ok()) status = host_.take(raw, layer.plugin, "attach");
-    const size_t attached = i + status.ok();
-    if (status.ok() && (own != nullptr) != (table != nullptr))
+    if (status.ok()) ++attached;
+    if (status.ok() && has_table != (table != nullptr))
       status = {Code::kInternal,
                 "Plugin " + quote(layer.plugin) + " gave a table where there is none, or none."};
-    if (status.ok() && own) status = check_table(shape, table, "Plugin '" + layer.plugin + "'");
-    if (!status.ok()) {
-      if (own) {  // through what stands before it already
-        const Status thrown = call_slot(plugin.c_str(), "destroy", BELAY_THREAD_DESTROY,
-                                        [&] { destroy_object(shape, &object); });
-        if (!thrown.ok()) host_.misbehaved(plugin, thrown.message());
-      }
-      detach_first(object, attached);
+    if (status.ok() && has_table) status = check_table(shape, table, "Plugin '" + layer.plugin + "'");
+    if (!status.ok())
       return std::move(status).while_doing("putting layer " + quote(layer.name) + " before a " + shape.kind);
-    }
     object.table = table;
   }
-  const std::lock_guard lock(mutex_);
-  attached_.emplace(&object, std::move(leases));
   return {};
 }
 

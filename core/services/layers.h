@@ -38,6 +38,8 @@ class Layers {
     belay_obj* object;
   };
   Status prepare();
+  Status put_before(belay_obj& object, const TableShape& shape, const std::string& plugin, belay_obj* parent,
+                    size_t& attached);
   void detach_first(belay_obj& object, size_t count);
 
   Host& host_;

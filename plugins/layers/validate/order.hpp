@@ -32,7 +32,8 @@ struct Recorded {
 
 // One range of a buffer that one operation touches.
 struct Access {
-  uint64_t buffer;  // number
+  const belay_obj* object;
+  uint64_t buffer;  // its number
   std::string buffer_name;
   uint64_t begin, end;
   bool write;

@@ -12,6 +12,10 @@ void Validate::before_alloc(On& on, Look& look, const belay_alloc_req* req, cons
 }
 
 void Validate::before_free(On& on, Look& look, const belay_obj* handle) {
+  if (handle && !find(handle)) {  // made, and then refused by a layer: nobody else has seen it
+    const std::lock_guard lock(mutex_);
+    if (made_.erase(handle->impl)) return;
+  }
   On* const buffer = buffer_of(on, look, handle, "buffer");
   if (!buffer) return;
   if (races_)
@@ -31,7 +35,7 @@ void Validate::before_free(On& on, Look& look, const belay_obj* handle) {
       now = static_cast<const belay_stream_vt*>(stream->next)->query(stream->object, use.value);
       host().status_release(&host(), now);
       if (BELAY_STATUS_CODE(now) == BELAY_UNAVAILABLE)
-        wrong(look, on, "in_use", use.text,
+        wrong(look, on, "in_use", buffer->state.name,
               buffer->state.name + " is freed while " + use.text + " has not ended; wait for event " +
                   std::to_string(use.timeline) + ":" + std::to_string(use.value) + " before");
     }
@@ -41,7 +45,7 @@ void Validate::before_free(On& on, Look& look, const belay_obj* handle) {
 
 void Validate::access(Look& look, const On& buffer, uint64_t offset, uint64_t bytes, bool write) {
   if (races_ && bytes)
-    look.accesses.push_back({buffer.number, buffer.state.name, offset, offset + bytes, write, look.slot});
+    look.accesses.push_back({buffer.object, buffer.number, buffer.state.name, offset, offset + bytes, write, look.slot});
 }
 
 void Validate::accesses(On& on, Look& look, const belay_access* const* list, uint64_t count) {
@@ -186,7 +190,7 @@ void Validate::before_program_launch(On& on, Look& look, const belay_obj* stream
       const On* const buffer = buffers[use.binding];
       if (!buffer) continue;
       const uint64_t at = bindings[use.binding].offset;
-      look.accesses.push_back({buffer->number, buffer->state.name, at + use.begin, at + use.end, use.write, look.slot,
+      look.accesses.push_back({buffer->object, buffer->number, buffer->state.name, at + use.begin, at + use.end, use.write, look.slot,
                                recorded, on.state.name, use.binding, at});
     }
   }

@@ -15,7 +15,7 @@ uint64_t this_thread() { return uint64_t(syscall(SYS_gettid)); }
 // ---- objects
 // ---------------------------------------------------------------------------------------------------------
 
-void Validate::attached(On& on) {
+void Validate::attached(On& on) try {
   State& state = on.state;
   state.component = !on.parent;
   state.parent = on.parent;
@@ -39,11 +39,21 @@ void Validate::attached(On& on) {
     streams_[state.made.timeline] = &on;
     order_.add_stream(state.made.timeline, state.name);
   }
+} catch (...) {
+  blind_ = true;
+  const std::lock_guard lock(mutex_);
+  objects_.erase(on.object);
+  streams_.erase(on.state.made.timeline);
+  throw;
 }
 
 void Validate::detached(On& on) noexcept try {
+  const uint32_t kind = on.object->kind;
+  const bool makes = kind == BELAY_OBJ_DRIVER || kind == BELAY_OBJ_DEVICE || kind == BELAY_OBJ_ENGINE ||
+                     kind == BELAY_OBJ_EXECUTABLE;
   const std::lock_guard lock(mutex_);
-  for (const auto& [object, other] : objects_) {
+  for (auto at = makes ? objects_.begin() : objects_.end(); at != objects_.end(); ++at) {
+    On* const other = at->second;
     if (other->state.parent != &on) continue;
     other->state.parent = nullptr;
     findings_.add("leak", other->state.made.how + "/" + on.state.name,
@@ -52,11 +62,11 @@ void Validate::detached(On& on) noexcept try {
                       ": destroy it first");
   }
   objects_.erase(on.object);
-  if (on.object->kind == BELAY_OBJ_STREAM) {
+  if (kind == BELAY_OBJ_STREAM) {
     streams_.erase(on.state.made.timeline);
     order_.end_stream(on.state.made.timeline);
   }
-  if (on.object->kind == BELAY_OBJ_BUFFER) order_.end_buffer(on.number);
+  if (kind == BELAY_OBJ_BUFFER) order_.end_buffer(on.number);
   if (dead_.emplace(on.object, on.state.name).second) dead_order_.push_back(on.object);
   if (dead_order_.size() > kMostDead) dead_.erase(dead_order_.front()), dead_order_.pop_front();
 } catch (...) {  // no memory to tell of it
@@ -76,6 +86,7 @@ Validate::On* Validate::object_of(const On& on, Look& look, const belay_obj* han
     const std::lock_guard lock(mutex_);
     if (const auto at = objects_.find(handle); at == objects_.end()) {
       const auto dead = dead_.find(handle);
+      if (blind_ && dead == dead_.end()) return nullptr;
       what = dead != dead_.end() ? "was destroyed, it was " + dead->second
                                  : "is no object of this runtime; give a " + wanted + " that it has made";
     } else if (at->second->object->kind != kind) {
@@ -125,6 +136,7 @@ void Validate::size(const On& on, Look& look, uint32_t is, uint64_t want) {
 
 bool Validate::range(const On& on, Look& look, const On& buffer, const char* name, uint64_t offset, uint64_t bytes) {
   const uint64_t has = buffer.state.made.bytes;
+  if (buffer.state.made.how.empty()) return true;  // there was no memory to keep its size
   if (offset <= has && bytes <= has - offset) return true;
   wrong(look, on, "range", name,
         std::string(name) + ": bytes " + std::to_string(offset) + " + " + std::to_string(bytes) +
@@ -223,12 +235,8 @@ void Validate::end_queue(Look& look, uint64_t value, bool wait) {
   On& stream = *static_cast<On*>(const_cast<void*>(look.stream));
   State& state = stream.state;
   if (state.capturing) {
-    for (const Access& each : look.accesses) {
-      const std::lock_guard lock(mutex_);
-      for (const auto& [object, on] : objects_)
-        if (object->kind == BELAY_OBJ_BUFFER && on->number == each.buffer)
-          state.captured.push_back({object, each.buffer, each.buffer_name, each.begin, each.end, each.write});
-    }
+    for (const Access& each : look.accesses)
+      state.captured.push_back({each.object, each.buffer, each.buffer_name, each.begin, each.end, each.write});
     return;
   }
   const uint64_t last = state.last;

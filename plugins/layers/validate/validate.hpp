@@ -111,13 +111,17 @@ class Validate : public Layer<Validate, State> {
       after_end(call, look);
     } else {
       const Result result = call();
-      if constexpr (Call::gives_status) {
-        const size_t said = look.first.size();
-        check_status(on, look, result);
-        after(call, look, result);
-        if (strict_ && said == 0 && !look.first.empty() && BELAY_STATUS_CODE(result) == BELAY_OK) return refused(look);
+      try {  // what was done stays done, whatever can be said of it
+        if constexpr (Call::gives_status) {
+          const bool was_right = look.first.empty();
+          check_status(on, look, result);
+          after(call, look, result);
+          if (strict_ && was_right && !look.first.empty() && result == BELAY_OK) return refused(look);
+        }
+        if constexpr (Call::template is<&belay_driver_vt::device_count>()) check_count(on, look, result);
+      } catch (...) {
+        blind_ = true;
       }
-      if constexpr (Call::template is<&belay_driver_vt::device_count>()) check_count(on, look, result);
       return result;
     }
   }
@@ -210,8 +214,6 @@ class Validate : public Layer<Validate, State> {
       before_program_launch(on, look, arg.template operator()<0>(), arg.template operator()<1>(), arg.template operator()<2>());
     } else if constexpr (Call::template is<&belay_package_vt::launch>()) {
       before_package_launch(on, look, arg.template operator()<0>(), arg.template operator()<1>(), arg.template operator()<2>());
-    } else if constexpr (Call::template is<&belay_program_vt::capture_begin>()) {
-      on.state.captured.clear();
     } else if constexpr (std::is_void_v<typename Call::Result> && std::tuple_size_v<decltype(call.args)> == 0) {
       before_end(on);
     }
@@ -268,10 +270,10 @@ class Validate : public Layer<Validate, State> {
     } else if constexpr (Call::template is<&belay_context_vt::run_async>()) {
       after_wrap(call.template arg<0>(), ok || status == BELAY_DEFERRED);
     } else if constexpr (Call::template is<&belay_program_vt::capture_begin>()) {
-      if (ok) on.state.capturing = true;
+      if (ok) on.state.capturing = true, on.state.captured.clear();
     } else if constexpr (Call::template is<&belay_program_vt::capture_end>()) {
-      on.state.capturing = false;
-      look.made = {.how = "program.capture_end of " + on.state.name, .captured = std::move(on.state.captured)};
+      if (ok) on.state.capturing = false;
+      if (ok) look.made = {.how = "program.capture_end of " + on.state.name, .captured = std::move(on.state.captured)};
     }
     constexpr bool without_table =  // a buffer has none, an extension's object may leave it to the host
         is_any<Call, &belay_device_vt::alloc, &belay_driver_virtual_memory_vt::reserve, &belay_program_vt::create,
@@ -341,6 +343,7 @@ class Validate : public Layer<Validate, State> {
   Findings findings_;
   Order order_;
   const bool strict_, races_;
+  std::atomic<bool> blind_{false};  // there was no memory to keep something: what is not known may be all right
   std::mutex mutex_;  // of the rest
   std::unordered_map<const belay_obj*, On*> objects_;
   std::unordered_map<uint64_t, On*> streams_;  // by timeline

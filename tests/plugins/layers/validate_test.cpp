@@ -201,6 +201,19 @@ TEST_F(ValidateTest, ABufferAfterItsEnd) {
   finish();
 }
 
+TEST_F(ValidateTest, ABufferThatALayerRefusedGoesBack) {
+  make();
+  belay_alloc_req req = sized<belay_alloc_req>();
+  belay_created made = sized<belay_created>();
+  ASSERT_TRUE(host.take(device_vt(device).alloc(device, &req, &made)).ok());
+  belay_obj refused{BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, made.impl, {}};
+  EXPECT_CALL(*device_mock, free(&refused)).WillOnce([](belay_obj* buffer) { std::free(buffer->impl); });
+  device_vt(device).free(device, &refused);
+  EXPECT_EQ(report(), "");
+  ::testing::Mock::VerifyAndClearExpectations(device_mock);
+  finish();
+}
+
 TEST_F(ValidateTest, AHandleOfNobody) {
   make();
   belay_obj mine{BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, nullptr, {}};
