@@ -9,17 +9,13 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr size_t kSorted = 20'000, kSortedUnits = 2'000;  // buffers, and where there is a unit
-constexpr size_t kFirstLevel = 6;                         // shorter lives than 2^6 moments are there too
 constexpr uint64_t kMostUnits = uint64_t{1} << 22;        // that the lower bound may have
 constexpr double kMostWaste = 1.0005;                     // by rounding up to units
 
 }  // namespace
 
-Placer::Placer(const Arena& arena) : arena_(arena), placed_(arena.buffers.size()) {
-  leaves_ = std::bit_ceil(std::max(1u, arena.moments));
-  const size_t levels = std::max(kFirstLevel + 1, size_t(std::bit_width(leaves_)));
-  for (size_t k = kFirstLevel; k < levels; ++k) levels_.emplace_back((arena.moments >> k) + 1);
-  tops_.resize(size_t{2} * leaves_);
+Placer::Placer(const Arena& arena)
+    : arena_(arena), placed_(arena.buffers.size()), field_(arena.moments), tops_(arena.moments) {
   find_unit();
 }
 
@@ -38,39 +34,30 @@ void Placer::find_unit() {
   if (aligned && arena_.lower_bound / unit <= kMostUnits && rounded <= kMostWaste * bytes) unit_ = unit;
 }
 
-Placement Placer::run(const std::vector<uint32_t>& order, const std::vector<uint32_t>& light, Fit fit,
-                      uint64_t limit, uint64_t work, const std::function<bool()>& stop) {
+Placement Placer::run(const std::vector<uint32_t>& order, Fit fit, uint64_t limit, uint64_t work,
+                      const std::function<bool()>& stop) {
   Placement out;
   out.offsets.assign(arena_.buffers.size(), 0);
   std::fill(placed_.begin(), placed_.end(), 0);
-  std::fill(tops_.begin(), tops_.end(), Top{});
+  tops_.clear();
   nodes_.clear();
   sorted_ = order.size() <= (unit_ ? kSortedUnits : kSorted);
   scale_ = sorted_ || !unit_ ? 1 : unit_;
-  for (auto& level : levels_)
-    for (auto& cell : level) cell.clear();
+  field_.clear();
   looks_ = 0;
   uint64_t count = 0;
   for (uint32_t i = 0; i < arena_.buffers.size(); ++i)
     if (arena_.buffers[i].fixed != BELAY_OFFSET_FREE) put(i, arena_.buffers[i].fixed, out);
-  for (const bool top_first : {false, true})
-    for (const uint32_t i : top_first ? light : order) {
-      const Buffer& buffer = arena_.buffers[i];
-      if (placed_[i]) continue;
-      uint64_t offset = UINT64_MAX;
-      if (top_first || looks_ > work) {
-        offset = on_top(i, out);
-        if (looks_ <= work && offset + buffer.bytes > out.peak) offset = UINT64_MAX;
-      }
-      if (offset == UINT64_MAX) offset = in_gap(i, fit, out);
-      put(i, offset, out);
-      const bool stopped = ++count % 256 == 0 && stop();
-      if (out.peak >= limit || (stopped && limit != UINT64_MAX)) {
-        out.peak = UINT64_MAX;
-        return out;
-      }
-      if (stopped) looks_ = std::max(looks_, work + 1);
+  for (const uint32_t i : order) {
+    if (placed_[i]) continue;
+    put(i, looks_ > work ? on_top(i, out) : in_gap(i, fit, out), out);
+    const bool stopped = ++count % 256 == 0 && stop();
+    if (out.peak >= limit || (stopped && limit != UINT64_MAX)) {
+      out.peak = UINT64_MAX;
+      return out;
     }
+    if (stopped) looks_ = std::max(looks_, work + 1);
+  }
   return out;
 }
 
@@ -81,15 +68,14 @@ void Placer::put(uint32_t i, uint64_t offset, Placement& out) {
   if (!buffer.bytes) return;
   out.peak = std::max(out.peak, offset + buffer.bytes);
   if (buffer.first == buffer.last) return;
-  const Node node{down(offset), up(offset + buffer.bytes), buffer.first, buffer.last, i};
+  const Node node{down(offset), up(offset + buffer.bytes), buffer.first, buffer.last, i, 0};
   if (sorted_) {
     const auto by_offset = [](const Node& a, const Node& b) { return a.from < b.from; };
     nodes_.insert(std::upper_bound(nodes_.begin(), nodes_.end(), node, by_offset), node);
   } else {
-    const size_t level = std::max(kFirstLevel, size_t(std::bit_width(buffer.last - buffer.first)) - 1);
-    levels_[level - kFirstLevel][buffer.first >> level].push_back(node);
+    field_.put(node);
   }
-  cover(buffer.first, buffer.last, offset + buffer.bytes);
+  tops_.cover(buffer.first, buffer.last, offset + buffer.bytes);
 }
 
 template <class See>
@@ -100,15 +86,7 @@ void Placer::each_near(const Buffer& buffer, See&& see) {
     for (const Node& node : nodes_) see(node);
     return;
   }
-  for (size_t k = kFirstLevel; k < kFirstLevel + levels_.size(); ++k) {
-    const auto& level = levels_[k - kFirstLevel];
-    // One that began before is at most 2^(k+1) - 1 moments long.
-    const uint32_t reach = (uint32_t{2} << k) - 1, begin = buffer.first > reach ? buffer.first - reach : 0;
-    for (uint32_t cell = begin >> k; cell <= (buffer.last - 1) >> k; ++cell) {
-      looks_ += level[cell].size();
-      for (const Node& node : level[cell]) see(node);
-    }
-  }
+  looks_ += field_.each_near(buffer.first, buffer.last, see);
 }
 
 // What is placed and must not overlap the buffer, but for one; scaled.
@@ -228,38 +206,10 @@ uint64_t Placer::in_units(uint32_t i, Fit fit, const Placement& out) {
 
 uint64_t Placer::on_top(uint32_t i, const Placement& out) const {
   const Buffer& buffer = arena_.buffers[i];
-  uint64_t end = buffer.first < buffer.last ? highest(buffer.first, buffer.last) : 0;
+  uint64_t end = buffer.first < buffer.last ? tops_.highest(buffer.first, buffer.last) : 0;
   for (const uint32_t other : arena_.conflicts(i))
     if (placed_[other]) end = std::max(end, out.offsets[other] + arena_.buffers[other].bytes);
   return align_up(end, buffer.align);
-}
-
-uint64_t Placer::highest(uint32_t first, uint32_t last) const {
-  uint64_t most = 0;
-  uint32_t left = first + leaves_, right = last + leaves_ - 1;
-  // What covers a parent holds for all beneath it.
-  for (uint32_t at : {left, right})
-    for (; at; at >>= 1) most = std::max(most, tops_[at].end);
-  for (++right; left < right; left >>= 1, right >>= 1) {
-    if (left & 1) most = std::max(most, tops_[left++].highest);
-    if (right & 1) most = std::max(most, tops_[--right].highest);
-  }
-  return most;
-}
-
-void Placer::cover(uint32_t first, uint32_t last, uint64_t end) {
-  const auto raise = [&](uint32_t at) {
-    tops_[at].end = std::max(tops_[at].end, end);
-    tops_[at].highest = std::max(tops_[at].highest, end);
-  };
-  uint32_t left = first + leaves_, right = last + leaves_;
-  for (; left < right; left >>= 1, right >>= 1) {
-    if (left & 1) raise(left++);
-    if (right & 1) raise(--right);
-  }
-  for (uint32_t at : {first + leaves_, last + leaves_ - 1})
-    for (at >>= 1; at; at >>= 1)
-      tops_[at].highest = std::max({tops_[at].highest, tops_[2 * at].highest, tops_[2 * at + 1].highest});
 }
 
 }  // namespace belay::reuse

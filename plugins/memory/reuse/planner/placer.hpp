@@ -2,6 +2,8 @@
 #pragma once
 
 #include "planner/arena.hpp"
+#include "planner/field.hpp"
+#include "planner/tops.hpp"
 
 #include <functional>
 
@@ -18,20 +20,15 @@ class Placer {
  public:
   explicit Placer(const Arena& arena);
 
-  // Places all buffers, those of `light` after those of `order` and, where the peak allows, simply on top of
-  // what lives with them. Gives up (peak UINT64_MAX) as soon as the peak reaches `limit`, or `stop` says so
-  // while there is a limit: without one the caller has nothing yet, so the rest goes on top. A gap is looked
-  // for among all that is placed and meets the buffer, until that has cost `work` looks; from then on buffers
-  // go on top: so time is bounded however many live at once.
-  Placement run(const std::vector<uint32_t>& order, const std::vector<uint32_t>& light, Fit fit,
-                uint64_t limit, uint64_t work, const std::function<bool()>& stop);
+  // Places the buffers of `order`. Gives up (peak UINT64_MAX) as soon as the peak reaches `limit`, or `stop`
+  // says so while there is a limit: without one the caller has nothing yet, so the rest goes on top. A gap is
+  // looked for among all that is placed and meets the buffer, until that has cost `work` looks; from then on
+  // buffers go on top: so time is bounded however many live at once.
+  Placement run(const std::vector<uint32_t>& order, Fit fit, uint64_t limit, uint64_t work,
+                const std::function<bool()>& stop);
 
  private:
-  struct Node {
-    uint64_t from, to;     // offsets, scaled
-    uint32_t first, last;  // moments
-    uint32_t buffer;
-  };
+  using Node = Field::Node;  // offsets are scaled
   struct Range {
     uint64_t from, to;
     bool operator<(const Range& other) const { return from < other.from; }
@@ -49,25 +46,14 @@ class Placer {
   uint64_t in_sorted(uint32_t buffer, Fit fit, const Placement& out);
   uint64_t in_units(uint32_t buffer, Fit fit, const Placement& out);
   uint64_t on_top(uint32_t buffer, const Placement& out) const;
-  // Of moments [first, last), at least one.
-  uint64_t highest(uint32_t first, uint32_t last) const;
-  void cover(uint32_t first, uint32_t last, uint64_t end);
 
   const Arena& arena_;
   std::vector<uint8_t> placed_;
-  // What is placed. Where it is not much, sorted by offset and looked through for each buffer. Else by first
-  // moment, in cells of 2^k moments each; a buffer is in the level of its length, so what meets a range is
-  // in the cells that the range covers and in those just before it.
+  // What is placed. Where it is not much, sorted by offset and looked through for each buffer.
   std::vector<Node> nodes_;
   bool sorted_ = true;
-  std::vector<std::vector<std::vector<Node>>> levels_;  // from kFirstLevel on
-  // The end of what is placed highest at each moment: a segment tree; `end` of a node holds for its whole
-  // range.
-  struct Top {
-    uint64_t end, highest;
-  };
-  std::vector<Top> tops_;
-  uint32_t leaves_ = 1;
+  Field field_;
+  Tops tops_;
   std::vector<Range> taken_;  // by offset
   // Where sizes and alignments have a common unit and there are not too many of them, what is taken are bits:
   // to set them is cheaper than to sort. 0: there is no such unit.

@@ -1,6 +1,7 @@
 #include "planner/planner.hpp"
 
 #include "planner/crises.hpp"
+#include "planner/mender.hpp"
 #include "planner/placer.hpp"
 #include "planner/skyline.hpp"
 
@@ -51,6 +52,7 @@ constexpr Rule kRules[] = {
 
 struct Limits {
   Clock::time_point deadline;
+  Clock::time_point rules_until;  // where there is much to do: no further rule from then on
   bool timed = false;   // else a fixed amount of work
   uint64_t target = 0;  // bytes at which to stop
   const uint32_t* cancel = nullptr;
@@ -68,9 +70,12 @@ class Search {
   }
 
   Placement run() {
+    part_light();
     try_rules();
-    if (!enough()) search_exactly();
-    if (limits_.timed && arena_.buffers.size() > 1) shuffle();
+    const bool exact = can_search_exactly();
+    if (!light_.empty() || (!exact && !enough())) mend(limits_.timed && !exact ? UINT64_MAX : quick_looks());
+    if (exact && !enough()) search_exactly();
+    if (limits_.timed && exact && !enough()) mend(UINT64_MAX);
     return std::move(best_);
   }
   bool proved() const { return proved_; }
@@ -104,7 +109,8 @@ class Search {
     // Those that live longest first; numbers are cheaper to sort than what they stand for.
     std::vector<uint64_t> light;
     for (const uint32_t i : all)
-      if (area(i) >= least || buffers[i].bytes > arena_.lower_bound / 1000)
+      if (area(i) >= least || buffers[i].bytes > arena_.lower_bound / 1000 ||
+          buffers[i].fixed != BELAY_OFFSET_FREE)
         heavy_.push_back(i);
       else
         light.push_back((UINT32_MAX - std::min<uint64_t>(buffers[i].life, UINT32_MAX)) << 32 | i);
@@ -122,7 +128,6 @@ class Search {
   }
 
   void try_rules() {
-    part_light();
     const std::vector<uint32_t> crises = crises_of(arena_, heavy_);
     for (const Rule& rule : kRules) {
       std::vector<double> keys(arena_.buffers.size());
@@ -130,16 +135,14 @@ class Search {
         const Buffer& b = arena_.buffers[i];
         keys[i] = rule.key({double(b.bytes), double(b.life), double(b.first), double(crises[i])});
       }
-      std::vector<uint32_t> order = ordered(keys);
+      const std::vector<uint32_t> order = ordered(keys);
       // The first runs to its end whatever the budget: what is cut lies on top, far worse than what is not.
       const auto& stop = &rule == kRules ? cancelled_ : over_;
-      if (keep(placer_.run(order, light_, rule.fit, best_.peak, limits_.looks, stop))) {
-        order_ = std::move(order);
-        fit_ = rule.fit;
-      }
+      keep(placer_.run(order, rule.fit, best_.peak, limits_.looks, stop));
       if (enough() || limits_.over()) return;
-      // A fixed amount of work is small where there is much to do.
-      if (!limits_.timed && heavy_.size() > kLightFrom && &rule - kRules >= 1) return;
+      // Where there is much to do, what makes a placement better is worth more than another.
+      const bool much = heavy_.size() > kLightFrom;
+      if (much && (limits_.timed ? Clock::now() >= limits_.rules_until : &rule - kRules >= 1)) return;
     }
   }
 
@@ -178,9 +181,12 @@ class Search {
     return all;
   }
 
+  bool can_search_exactly() const {
+    return arena_.lifetimes_only() && !heavy_.empty() && heavy_.size() + light_.size() <= kExactBuffers;
+  }
+
   // As spans over the largest sets that live at once, where nothing but lifetimes keeps buffers apart.
   void search_exactly() {
-    if (!arena_.lifetimes_only() || heavy_.empty() || heavy_.size() + light_.size() > kExactBuffers) return;
     const std::vector<std::vector<uint32_t>> together = groups();
     uint64_t align = 1, unit = 0;
     for (const uint32_t i : heavy_) align = std::max(align, arena_.buffers[i].align);
@@ -301,30 +307,24 @@ class Search {
     }
   }
 
-  // The buffers that reach highest move forward in the order, one at a time.
-  void shuffle() {
-    const auto below = [&](uint64_t limit) { return random_() % limit; };
-    // Few buffers have few orders: there is an end without an improvement.
-    const uint64_t most = 32 * order_.size();
-    for (uint64_t failures = 0; failures < most && !enough() && !limits_.over(); ++failures) {
-      std::vector<uint32_t> next = order_;
-      std::vector<uint32_t> top;
-      for (const uint32_t i : heavy_)
-        if (best_.offsets[i] + arena_.buffers[i].bytes == best_.peak) top.push_back(i);
-      const uint32_t moved = top.empty() || below(2) ? next[below(next.size())] : top[below(top.size())];
-      const auto from = std::find(next.begin(), next.end(), moved);
-      const auto to = next.begin() + std::ptrdiff_t(below(uint64_t(from - next.begin()) + 1));
-      std::rotate(to, from, from + 1);
-      if (below(4) == 0) std::swap(next[below(next.size())], next[below(next.size())]);
-      Placement made = placer_.run(next, light_, fit_, best_.peak + 1, limits_.looks, over_);
-      if (made.peak > best_.peak) continue;  // equal is taken too: it leads out of flat places
-      if (made.peak < best_.peak) failures = 0;
-      best_ = std::move(made);
-      order_ = std::move(next);
+  uint64_t quick_looks() const { return std::min(kMostQuickLooks, kQuickLooks * arena_.buffers.size()); }
+
+  void mend(uint64_t looks) {
+    std::vector<uint32_t> placed = heavy_;
+    placed.insert(placed.end(), idle_.begin(), idle_.end());
+    Mender mender(arena_, std::move(best_), placed);
+    const uint64_t goal = std::max(arena_.lower_bound, limits_.target);
+    // What is easier without the light ones is done without them.
+    if (!light_.empty()) {
+      mender.lower(goal, limits_.timed ? kMostQuickLooks : quick_looks(), over_);
+      mender.add(light_, limits_.looks, over_);
     }
+    mender.lower(goal, looks, over_);
+    best_ = mender.placement();
   }
 
   static constexpr uint64_t kUntimedAttempts = 3, kPatience = 3, kBottomFirst = 32;
+  static constexpr uint64_t kQuickLooks = 16, kMostQuickLooks = uint64_t{1} << 23;
   static constexpr uint64_t kSeed = 227;  // with the usual seed, 1, the published problems are solved soonest
 
   const Arena& arena_;
@@ -334,9 +334,7 @@ class Search {
   Placer placer_;
   std::mt19937_64 random_;
   std::vector<uint32_t> heavy_, light_;
-  std::vector<uint32_t> idle_;   // never alive
-  std::vector<uint32_t> order_;  // of the best placement
-  Fit fit_ = Fit::kTightest;
+  std::vector<uint32_t> idle_;  // never alive
   Placement best_;
   bool proved_ = false;
 };
@@ -387,6 +385,7 @@ Status plan(const belay_plan_req& req, belay_plan_result& result) {
     Limits limits;
     // The budget is shared out: an arena may use what those before it left.
     limits.deadline = begin + budget * (a + 1) / req.arena_count;
+    limits.rules_until = Clock::now() + (limits.deadline - Clock::now()) / 8;
     limits.timed = req.budget_ns != 0;
     limits.looks = std::clamp<uint64_t>(req.budget_ns / 4, uint64_t{1} << 25, uint64_t{1} << 30);
     limits.target = req.capacity ? req.capacity[a] : 0;
