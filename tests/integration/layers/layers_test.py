@@ -66,12 +66,25 @@ class LayersTest(unittest.TestCase):
         self.assertEqual(len(parse), 1, lines)
         self.assertRegex(parse[0], r"model_format 1\.parse\(.*\) = status \d+: \w+")
 
+    def test_what_inject_makes_fail_ends_as_such_failures_do(self):
+        model = self.models[0] / "model.onnx"
+        for rule, code, words in (("model_format.parse 1 short=40", 3, "damaged"),
+                                  ("device.alloc 1+ RESOURCE_EXHAUSTED", 5, "are in use"),
+                                  ("program.launch 1 lost", 4, "'inject' has lost the device"),
+                                  ("program.launch 1 QUEUE_FULL", 0, "met by 1 of 2 calls")):  # room is made
+            with self.subTest(rule=rule):
+                said = belay("run", model, "--random", "--set", 'runtime.layers=["inject"]',
+                             "--set", f'plugin.inject.config.rules=["{rule}"]', code=code)
+                self.assertIn(words, said)
+                self.assertIn(f"belay: layer inject: '{rule}': met by 1 of" if "1+" not in rule else "met by", said)
+
     def test_layers_and_their_settings_are_checked(self):
         model = self.models[0] / "model.onnx"
         for sets, words in (
                 (['runtime.layers=["validat"]'], "did you mean"),
                 (['runtime.layers=["trace"]', 'plugin.trace.config.kinds=["queue"]'], "has 'queue', want some of driver"),
                 (['runtime.layers=["trace"]', 'plugin.trace.config.file="/nonexistent/x"'], "'/nonexistent/x', cannot be written"),
+                (['runtime.layers=["inject"]', 'plugin.inject.config.rules=["stream.fly 1 lost"]'], "there is no slot 'stream.fly'"),
                 (['runtime.layers=["validate"]', "plugin.validate.config.strict=7"], "strict")):
             with self.subTest(sets=sets):
                 done = subprocess.run([PROGRAM, "run", model, "--random", *(word for one in sets for word in ("--set", one))],
