@@ -51,7 +51,9 @@ function(belay_add_plugin id)
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   # In the note of the library, so that a manifest of another build beside it is refused.
   file(SHA256 ${manifest} digest)
-  target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_BUILD BELAY_MANIFEST_SHA256="${digest}")
+  string(REGEX REPLACE "(..)" "0x\\1," digest_bytes ${digest}) # for C, which cannot take a text apart when it compiles
+  target_compile_definitions(${target} PRIVATE BELAY_PLUGIN_BUILD BELAY_MANIFEST_SHA256="${digest}"
+    BELAY_MANIFEST_SHA256_BYTES=${digest_bytes})
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME belay_${id} C_VISIBILITY_PRESET hidden
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

@@ -1,13 +1,15 @@
 """`belay plugins new` writes a plugin of each kind; they build in one project against an installed Belay, their tests
-pass, and each takes its place in a runtime by TOML.
+pass, and each takes its place in a runtime by TOML. So do the examples of plugins that are not in C++.
 
-  scaffold_test.py write PREFIX FOLDER           makes FOLDER anew, with a project of each kind and one around them
-  scaffold_test.py swap PREFIX FOLDER BUILD DIGITS
-BUILD: where that project was built; DIGITS: sdk/examples/digits.
+  scaffold_test.py write PREFIX FOLDER TREE     makes FOLDER anew, with a project of each kind and one around all
+  scaffold_test.py swap PREFIX FOLDER TREE BUILD
+BUILD: where that project was built; TREE: the source tree.
 """
 import array
+import ctypes
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,23 +18,42 @@ import unittest
 
 KINDS = ["driver", "memory-policy", "model-format", "kernel-provider", "engine", "diagnostics", "layer"]
 AROUND = """cmake_minimum_required(VERSION 3.25)
-project(all_kinds LANGUAGES CXX)
+project(all_kinds LANGUAGES C CXX)
 find_package(belay 0.1 REQUIRED)
 enable_testing()
 add_compile_options(-Wall -Wextra -Werror)
+set(CMAKE_CXX_STANDARD 20)
+set(examples {tree}/sdk/examples)
+add_subdirectory(${{examples}}/diagnostics_c diagnostics_c)
+add_subdirectory(${{examples}}/diagnostics_python diagnostics_python)
+add_executable(examples_test {tree}/tests/integration/scaffold/examples_test.cpp)
+target_link_libraries(examples_test PRIVATE belay::testing GTest::gtest_main ${{CMAKE_DL_LIBS}})
+target_compile_definitions(examples_test PRIVATE C_PLUGIN_FILE="$<TARGET_FILE:belay_plugin_diagnostics_c>"
+  PYTHON_PLUGIN_FILE="$<TARGET_FILE:belay_plugin_diagnostics_python>"
+  PYTHON_SCRIPT="${{examples}}/diagnostics_python/data/diagnostics.py")
+add_dependencies(examples_test belay_plugin_diagnostics_c belay_plugin_diagnostics_python)
+add_test(NAME examples COMMAND examples_test)
 """
+
+
+def has_library(name):
+    try:
+        ctypes.CDLL(name)
+        return True
+    except OSError:
+        return False
 
 
 def id_of(kind):
     return "my." + kind  # a dot and a dash: what an id may have and a name in C may not
 
 
-def write(prefix, folder):
+def write(prefix, folder, tree):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for kind in KINDS:
         subprocess.run([prefix / "bin/belay", "plugins", "new", kind, id_of(kind), "--dir", folder], check=True)
-    (folder / "CMakeLists.txt").write_text(AROUND + "".join(f"add_subdirectory({id_of(kind)})\n" for kind in KINDS))
+    (folder / "CMakeLists.txt").write_text(AROUND.format(tree=tree) + "".join(f"add_subdirectory({id_of(kind)})\n" for kind in KINDS))
 
 
 class Swap(unittest.TestCase):
@@ -128,6 +149,27 @@ class Swap(unittest.TestCase):
         log = self.digits_with('layers = ["trace"]\n[log]\nlevel = "info"\n' + use + "1").stderr
         self.assertRegex(log, r"plugin\.my\.diagnostics: [1-9]\d* records were seen")
 
+    def test_diagnostics_in_plain_c(self):
+        use = '[diagnostics]\nuse = ["diagnostics_c"]\n'
+        self.assertRegex(self.run_belay("doctor", config=use).stdout, r"diagnostics_c\.clock +the clock moves in steps of \d+ ns")
+        self.assertRegex(self.digits_with('layers = ["trace"]\n[log]\nlevel = "info"\n' + use).stderr,
+                         r"plugin\.diagnostics_c: [1-9]\d* records were seen")
+        needed = subprocess.run(["readelf", "-d", self.plugins / "libbelay_diagnostics_c.so"], capture_output=True, text=True, check=True)
+        self.assertEqual(re.findall(r"NEEDED.*\[(lib\w+)", needed.stdout), ["libc"])
+
+    def test_diagnostics_in_python(self):
+        use = '[diagnostics]\nuse = ["diagnostics_python"]\n[plugin.diagnostics_python.config]\n'
+        wrong = self.run_belay("doctor", config=use + 'library = "libnothere.so"', code=4).stdout
+        self.assertRegex(wrong, r"failed .*Python cannot be loaded: libnothere\.so")
+        if not any(has_library(f"libpython3.{minor}.so.1.0") for minor in range(9, 15)):
+            self.skipTest("there is no libpython3.9 to libpython3.14 here (on Debian 12: libpython3.11)")
+        done = self.run_belay("doctor", config=use)
+        self.assertRegex(done.stdout, r"passed +diagnostics_python\.temporary-files .* says Python 3\.")
+        self.assertNotIn("broke a rule", done.stderr)
+        self.assertIn("remove what is old", self.run_belay("doctor", config=use + 'free = "1000TiB"').stdout)
+        self.assertRegex(self.digits_with('layers = ["trace"]\n[log]\nlevel = "info"\n' + use).stderr,
+                         r"plugin\.diagnostics_python: [1-9]\d* records were seen")
+
     def test_layer(self):
         config = 'layers = ["my.layer"]\n[plugin."my.layer".config]\nleast = '
         said = self.digits_with(config + "1").stderr
@@ -136,10 +178,10 @@ class Swap(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    step, prefix, folder = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+    step, prefix, projects, root = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
     if step == "write":
-        write(prefix, folder)
+        write(prefix, projects, root)
     else:
-        Swap.belay, Swap.projects = prefix / "bin/belay", folder
-        Swap.plugins, Swap.digits = pathlib.Path(sys.argv[4], "lib/belay/plugins"), pathlib.Path(sys.argv[5])
+        Swap.belay, Swap.projects, Swap.digits = prefix / "bin/belay", projects, root / "sdk/examples/digits"
+        Swap.plugins = pathlib.Path(sys.argv[5], "lib/belay/plugins")
         unittest.main(argv=sys.argv[:1])
