@@ -129,8 +129,7 @@ class Arena {
     };
     uint64_t cookie;  // of its last use
     uint64_t segment_id;
-    uint64_t
-        tag;  // used: the owner; of a lane: the value, reached then it is clean; of kMixed: the first use
+    uint64_t tag;   // used: the owner; of a lane: the value that makes it clean; of kMixed: the first use
     uint32_t list;  // listed: its class
     uint16_t segment;
     uint8_t colour;
