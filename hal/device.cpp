@@ -2,10 +2,10 @@
 
 #include "hal/hal.h"
 
+#include <belay/fill.hpp>
 #include <belay/kinds.hpp>
 
 #include <bit>
-#include <cstddef>
 #include <cstring>
 
 namespace belay::hal {
@@ -55,9 +55,6 @@ Status Device::check_alloc(const belay_alloc_req& req) const {
     return Status(Code::kInvalidArgument,
                   "Buffer of " + std::to_string(req.bytes) + " bytes on '" + name_ + "': " + text);
   };
-  if (constexpr uint64_t kFirst = offsetof(belay_alloc_req, within); req.hdr.struct_size < kFirst)
-    return wrong("struct_size is " + std::to_string(req.hdr.struct_size) + ", want " +
-                 std::to_string(kFirst) + " or more.");
   if (req.align && !std::has_single_bit(req.align))
     return wrong("align is " + std::to_string(req.align) + ", want a power of two.");
   if (req.heap >= heaps_.size())
@@ -423,9 +420,6 @@ Result<Stream*> Device::make_stream(const belay_hal_stream_req& req) {
   const auto wrong = [&](std::string text) {
     return Status(Code::kInvalidArgument, "Stream on '" + name_ + "': " + text);
   };
-  if (req.hdr.struct_size < sizeof req)
-    return wrong("struct_size is " + std::to_string(req.hdr.struct_size) + ", want " +
-                 std::to_string(sizeof req) + ".");
   constexpr uint32_t kKnown =
       BELAY_HAL_STREAM_CONTINUE_ON_FAILURE | BELAY_HAL_STREAM_SINGLE_PRODUCER | BELAY_HAL_STREAM_BLOCK;
   if (req.hdr.flags & ~kKnown)
@@ -496,8 +490,17 @@ void Device::end_stream(Stream* stream) {
 // ---- programs
 // --------------------------------------------------------------------------------------------------------
 
-Result<Program*> Device::make_program(const belay_program_req& req) {
-  BELAY_TRY(Program::check(req).while_doing("making a program on '" + name_ + "'"));
+Result<Program*> Device::make_program(const belay_program_req& given) {
+  BELAY_TRY(Program::check(given).while_doing("making a program on '" + name_ + "'"));
+  belay_program_req req = given;
+  std::vector<belay_node> whole;  // of a caller that knows fewer fields of them
+  std::vector<const belay_node*> nodes(req.nodes, req.nodes + req.node_count);
+  if (std::any_of(nodes.begin(), nodes.end(),
+                  [](const belay_node* node) { return node->hdr.struct_size < sizeof *node; })) {
+    whole.reserve(nodes.size());
+    for (const belay_node*& node : nodes) node = &whole.emplace_back(complete(*node));
+    req.nodes = nodes.data();
+  }
   if (!programs_) {
     if (!host_visible())
       return Status(Code::kUnimplemented, "Device '" + name_ +

@@ -2,6 +2,7 @@
 // stop.
 #include "core/base/last_error.h"
 #include "hal/hal.h"
+#include "hal/requests.h"
 #include "hal/tensor_view.h"
 
 #include <algorithm>
@@ -12,21 +13,24 @@ namespace {
 
 Hal* hal_of(const belay_host* host) { return host ? static_cast<Hal*>(core::user_of(host)) : nullptr; }
 
+// Answers begin with their header at least; of what they hold the caller gets as much as it knows.
 template <class T>
-bool sized(const T* req) {
-  return req && req->hdr.struct_size >= sizeof(T);
+bool sized(const T* inout) {
+  return inout && inout->hdr.struct_size >= sizeof(belay_hdr);
 }
-
 template <class T>
-Status bad_size(const char* call, const T* req, const char* name) {
-  if (!req) return {Code::kInvalidArgument, std::string(call) + ": " + name + " is NULL."};
-  return {Code::kInvalidArgument, std::string(call) + ": struct_size of " + name + " is " +
-                                      std::to_string(req->hdr.struct_size) + ", want " +
-                                      std::to_string(sizeof(T)) + " or more."};
+Status bad_answer(const char* call, const T* inout) {
+  return bad_size(inout, sizeof(belay_hdr), call, "inout");
 }
-
-Status null_argument(const char* call, const char* name) {
-  return {Code::kInvalidArgument, std::string(call) + ": " + name + " is NULL."};
+// What a driver's slot fills: it may know more of the struct than the caller.
+template <class T, class Slot>
+belay_status ask(T* inout, Slot&& slot) {
+  T whole = complete(*inout);
+  const belay_status status = slot(&whole);
+  if (status != BELAY_OK) return status;
+  belay::fill(inout, whole);
+  inout->hdr.flags = whole.hdr.flags;
+  return BELAY_OK;
 }
 
 // What is thrown below, by us or by a plugin, ends here.
@@ -143,6 +147,16 @@ belay_status created(Hal& hal, const belay_host* host, auto result, belay_obj** 
   return BELAY_OK;
 }
 
+// For calls that make what `make(req)` gives.
+template <class T, class Make>
+belay_status create(Hal& hal, const belay_host* host, const char* call, const T* req, belay_obj** out,
+                    Make&& make) {
+  const Request whole(req);
+  if (!whole) return hal.make(whole.refused(call));
+  if (!out) return hal.make(null_argument(call, "out"));
+  return created(hal, host, make(*whole), out);
+}
+
 // ---- devices
 // ---------------------------------------------------------------------------------------------------------
 
@@ -163,26 +177,29 @@ belay_status device(const belay_host* host, uint64_t index, belay_obj** out) {
 
 belay_status device_info(const belay_host* host, belay_obj* handle, belay_device_info* info) {
   return with<Device>(host, handle, "device_info", "device", [&](Device& device) {
-    if (!info) return device.hal->make(null_argument("device_info", "inout"));
-    return device.hal->pass(device.vt().info(&device, info), device.driver(), "info");
+    if (!sized(info)) return device.hal->make(bad_answer("device_info", info));
+    return device.hal->pass(ask(info, [&](auto* whole) { return device.vt().info(&device, whole); }),
+                            device.driver(), "info");
   });
 }
 
 belay_status heap_info(const belay_host* host, belay_obj* handle, uint64_t heap, belay_heap_info* info) {
   return with<Device>(host, handle, "heap_info", "device", [&](Device& device) {
-    if (!info) return device.hal->make(null_argument("heap_info", "inout"));
+    if (!sized(info)) return device.hal->make(bad_answer("heap_info", info));
     if (heap >= device.info().heap_count)
       return device.hal->make({Code::kOutOfRange, "Heap " + std::to_string(heap) + " of '" + device.name() +
                                                       "': there are " +
                                                       std::to_string(device.info().heap_count) + "."});
-    return device.hal->pass(device.vt().heap(&device, heap, info), device.driver(), "heap");
+    return device.hal->pass(ask(info, [&](auto* whole) { return device.vt().heap(&device, heap, whole); }),
+                            device.driver(), "heap");
   });
 }
 
 belay_status health(const belay_host* host, belay_obj* handle, belay_health* inout) {
   return with<Device>(host, handle, "health", "device", [&](Device& device) {
-    if (!sized(inout)) return device.hal->make(bad_size("health", inout, "inout"));
-    return device.hal->pass(device.vt().health(&device, inout), device.driver(), "health");
+    if (!sized(inout)) return device.hal->make(bad_answer("health", inout));
+    return device.hal->pass(ask(inout, [&](auto* whole) { return device.vt().health(&device, whole); }),
+                            device.driver(), "health");
   });
 }
 
@@ -197,15 +214,17 @@ belay_status reset(const belay_host* host, belay_obj* handle) {
 
 belay_status memory_info(const belay_host* host, belay_obj* handle, belay_hal_memory_info* inout) {
   return with<Device>(host, handle, "memory_info", "device", [&](Device& device) {
-    if (!sized(inout)) return device.hal->make(bad_size("memory_info", inout, "inout"));
+    if (!sized(inout)) return device.hal->make(bad_answer("memory_info", inout));
     device.retired().sweep(SIZE_MAX);
-    inout->bytes = device.bytes_in_use();
-    inout->peak_bytes = device.peak_bytes();
-    inout->buffers = device.live_buffers();
-    inout->allocations = device.allocations();
-    inout->limit = device.hal->options().memory_limit;
-    if (inout->usage.write) write(inout->usage, device.usage());
-    inout->damaged = device.damaged();
+    belay_hal_memory_info info = complete(*inout);
+    info.bytes = device.bytes_in_use();
+    info.peak_bytes = device.peak_bytes();
+    info.buffers = device.live_buffers();
+    info.allocations = device.allocations();
+    info.limit = device.hal->options().memory_limit;
+    if (info.usage.write) write(info.usage, device.usage());
+    info.damaged = device.damaged();
+    belay::fill(inout, info);
     return belay_status(BELAY_OK);
   });
 }
@@ -217,34 +236,28 @@ std::string_view owner_of(const belay_host* host) {
   return host ? core::plugin_of(host) : std::string_view();
 }
 
-// A request of a caller that may know fewer fields.
-belay_alloc_req own(const belay_alloc_req& req) {
-  belay_alloc_req whole{};
-  std::memcpy(&whole, &req, std::min<size_t>(req.hdr.struct_size, sizeof whole));
-  return whole;
-}
-
 belay_status buffer_create(const belay_host* host, belay_obj* handle, const belay_alloc_req* req,
                            belay_obj** out) {
   return with<Device>(host, handle, "buffer_create", "device", [&](Device& device) {
-    if (!req || !out) return device.hal->make(null_argument("buffer_create", req ? "out" : "the request"));
-    return created(*device.hal, host, device.alloc(own(*req), owner_of(host)), out);
+    return create(*device.hal, host, "buffer_create", req, out,
+                  [&](const belay_alloc_req& req) { return device.alloc(req, owner_of(host)); });
   });
 }
 
 belay_status buffer_info(const belay_host* host, belay_obj* handle, belay_hal_buffer_info* inout) {
   return with<Buffer>(host, handle, "buffer_info", "buffer", [&](Buffer& buffer) {
-    if (!sized(inout)) return buffer.hal->make(bad_size("buffer_info", inout, "inout"));
-    inout->device = buffer.device;
-    inout->bytes = buffer.bytes;
-    inout->host = buffer.host;
-    inout->mapped_bytes = buffer.bytes;
-    inout->granularity = 0;
+    if (!sized(inout)) return buffer.hal->make(bad_answer("buffer_info", inout));
+    belay_hal_buffer_info info{};
+    info.device = buffer.device;
+    info.bytes = buffer.bytes;
+    info.host = buffer.host;
+    info.mapped_bytes = buffer.bytes;
     if (buffer.reserved()) {
       std::lock_guard lock(buffer.mapped->mutex());
-      inout->mapped_bytes = buffer.mapped->total();
-      inout->granularity = buffer.device->granularity();
+      info.mapped_bytes = buffer.mapped->total();
+      info.granularity = buffer.device->granularity();
     }
+    belay::fill(inout, info);
     return belay_status(BELAY_OK);
   });
 }
@@ -265,8 +278,8 @@ void buffer_destroy(const belay_host* host, belay_obj* handle) {
 
 belay_status reserve(const belay_host* host, belay_obj* handle, const belay_alloc_req* req, belay_obj** out) {
   return with<Device>(host, handle, "reserve", "device", [&](Device& device) {
-    if (!req || !out) return device.hal->make(null_argument("reserve", req ? "out" : "the request"));
-    return created(*device.hal, host, device.reserve(own(*req), owner_of(host)), out);
+    return create(*device.hal, host, "reserve", req, out,
+                  [&](const belay_alloc_req& req) { return device.reserve(req, owner_of(host)); });
   });
 }
 
@@ -299,9 +312,8 @@ belay_status find(const belay_host* host, const void* address, belay_obj** out_b
 belay_status stream_create(const belay_host* host, belay_obj* handle, const belay_hal_stream_req* req,
                            belay_obj** out) {
   return with<Device>(host, handle, "stream_create", "device", [&](Device& device) {
-    if (!sized(req)) return device.hal->make(bad_size("stream_create", req, "the request"));
-    if (!out) return device.hal->make(null_argument("stream_create", "out"));
-    return created(*device.hal, host, device.make_stream(*req), out);
+    return create(*device.hal, host, "stream_create", req, out,
+                  [&](const belay_hal_stream_req& req) { return device.make_stream(req); });
   });
 }
 
@@ -312,37 +324,40 @@ void stream_destroy(const belay_host* host, belay_obj* handle) {
 
 belay_status copy(const belay_host* host, belay_obj* handle, const belay_copy_req* req, belay_event* out) {
   return on_stream(host, handle, "copy", [&](Stream& stream) {
-    if (!sized(req)) [[unlikely]]
-      return stream.hal->make(bad_size("copy", req, "the request"));
+    const Request whole(req);
+    if (!whole) [[unlikely]]
+      return stream.hal->make(whole.refused("copy"));
     return queue_use(
-        *stream.hal, "copy", out, [&](belay_event* event) { return stream.copy(*req, event); },
+        *stream.hal, "copy", out, [&](belay_event* event) { return stream.copy(*whole, event); },
         [&](auto& buffers, auto& addresses) {
-          buffers = {req->dst, req->src};
-          addresses = {req->host_dst, req->host_src};
+          buffers = {whole->dst, whole->src};
+          addresses = {whole->host_dst, whole->host_src};
         });
   });
 }
 
 belay_status fill(const belay_host* host, belay_obj* handle, const belay_fill_req* req, belay_event* out) {
   return on_stream(host, handle, "fill", [&](Stream& stream) {
-    if (!sized(req)) [[unlikely]]
-      return stream.hal->make(bad_size("fill", req, "the request"));
+    const Request whole(req);
+    if (!whole) [[unlikely]]
+      return stream.hal->make(whole.refused("fill"));
     return queue_use(
-        *stream.hal, "fill", out, [&](belay_event* event) { return stream.fill(*req, event); },
-        [&](auto& buffers, auto&) { buffers = {req->dst}; });
+        *stream.hal, "fill", out, [&](belay_event* event) { return stream.fill(*whole, event); },
+        [&](auto& buffers, auto&) { buffers = {whole->dst}; });
   });
 }
 
 belay_status launch(const belay_host* host, belay_obj* handle, const belay_launch_req* req,
                     belay_event* out) {
   return on_stream(host, handle, "launch", [&](Stream& stream) {
-    if (!sized(req)) [[unlikely]]
-      return stream.hal->make(bad_size("launch", req, "the request"));
+    const Request whole(req);
+    if (!whole) [[unlikely]]
+      return stream.hal->make(whole.refused("launch"));
     return queue_use(
-        *stream.hal, "launch", out, [&](belay_event* event) { return stream.launch(*req, event); },
+        *stream.hal, "launch", out, [&](belay_event* event) { return stream.launch(*whole, event); },
         [&](auto&, auto& addresses) {  // words that are no addresses lie in no buffer
-          for (uint64_t i = 0; i < req->arg_count; ++i)
-            addresses.push_back(reinterpret_cast<const void*>(req->args[i]));
+          for (uint64_t i = 0; i < whole->arg_count; ++i)
+            addresses.push_back(reinterpret_cast<const void*>(whole->args[i]));
         });
   });
 }
@@ -443,8 +458,8 @@ belay_status on_reached(const belay_host* host, belay_event event, belay_complet
 belay_status program_create(const belay_host* host, belay_obj* handle, const belay_program_req* req,
                             belay_obj** out) {
   return with<Device>(host, handle, "program_create", "device", [&](Device& device) {
-    if (!req || !out) return device.hal->make(null_argument("program_create", req ? "out" : "the request"));
-    return created(*device.hal, host, device.make_program(*req), out);
+    return create(*device.hal, host, "program_create", req, out,
+                  [&](const belay_program_req& req) { return device.make_program(req); });
   });
 }
 
@@ -483,18 +498,15 @@ belay_status capture_end(const belay_host* host, belay_obj* handle, belay_obj** 
 belay_status package_load(const belay_host* host, belay_obj* handle, const belay_package_req* req,
                           belay_obj** out) {
   return with<Device>(host, handle, "package_load", "device", [&](Device& device) {
-    if (!sized(req)) return device.hal->make(bad_size("package_load", req, "the request"));
-    if (!out) return device.hal->make(null_argument("package_load", "out"));
-    return created(*device.hal, host, device.load_package(*req), out);
+    return create(*device.hal, host, "package_load", req, out,
+                  [&](const belay_package_req& req) { return device.load_package(req); });
   });
 }
 
 belay_status package_info(const belay_host* host, belay_obj* handle, belay_package_info* inout) {
   return with<Package>(host, handle, "package_info", "package", [&](Package& package) {
-    if (!sized(inout)) return package.hal->make(bad_size("package_info", inout, "inout"));
-    const belay_hdr hdr = inout->hdr;
-    *inout = package.info();
-    inout->hdr = hdr;
+    if (!sized(inout)) return package.hal->make(bad_answer("package_info", inout));
+    belay::fill(inout, package.info());
     return belay_status(BELAY_OK);
   });
 }
@@ -502,8 +514,8 @@ belay_status package_info(const belay_host* host, belay_obj* handle, belay_packa
 belay_status package_io(const belay_host* host, belay_obj* handle, const char* call, bool output,
                         uint64_t index, belay_io_info* inout) {
   return with<Package>(host, handle, call, "package", [&](Package& package) {
-    if (!sized(inout)) return package.hal->make(bad_size(call, inout, "inout"));
-    return package.io(output, index, inout);
+    if (!sized(inout)) return package.hal->make(bad_answer(call, inout));
+    return ask(inout, [&](belay_io_info* whole) { return package.io(output, index, whole); });
   });
 }
 
@@ -541,14 +553,15 @@ void package_destroy(const belay_host* host, belay_obj* handle) {
 belay_status buffer_create_on(const belay_host* host, belay_obj* handle, const belay_alloc_req* req,
                               belay_obj** out) {
   return on_stream(host, handle, "buffer_create_on", [&](Stream& stream) {
-    if (!req || !out) return stream.hal->make(null_argument("buffer_create_on", req ? "out" : "the request"));
     if (stream.capturing())
       return stream.hal->make(
           {Code::kFailedPrecondition,
            "buffer_create_on: the stream of '" + stream.device().name() +
                "' is capturing, and memory of a recording is that of every launch; make the "
                "buffer with buffer_create and keep it as long as the program."});
-    return created(*stream.hal, host, stream.device().alloc(own(*req), owner_of(host), &stream), out);
+    return create(*stream.hal, host, "buffer_create_on", req, out, [&](const belay_alloc_req& req) {
+      return stream.device().alloc(req, owner_of(host), &stream);
+    });
   });
 }
 
@@ -592,19 +605,29 @@ belay_status buffer_destroy_after(const belay_host* host, belay_obj* handle, con
 
 belay_status plan(const belay_host* host, const belay_plan_req* req, belay_plan_result* result) {
   return with_hal(host, "plan", [&](Hal& hal) {
-    if (!req || !result) return hal.make(null_argument("plan", req ? "the result" : "the request"));
-    return hal.make(hal.planner().plan(*req, *result));
+    const Request whole(req);
+    if (!whole) return hal.make(whole.refused("plan"));
+    const Request given(static_cast<const belay_plan_result*>(result));
+    if (!given) return hal.make(given.refused("plan", "the result"));
+    belay_plan_result answer = complete(*given);
+    const Status planned = hal.planner().plan(*whole, answer);
+    if (!planned.ok()) return hal.make(planned);
+    belay::fill(result, answer);
+    return belay_status(BELAY_OK);
   });
 }
 
 belay_status bind(const belay_host* host, belay_obj* handle, const belay_bind_req* req, belay_bound* inout) {
   return with<Device>(host, handle, "bind", "device", [&](Device& device) {
-    if (!sized(req)) return device.hal->make(bad_size("bind", req, "the request"));
-    if (!sized(inout)) return device.hal->make(bad_size("bind", inout, "inout"));
-    const Result<std::optional<std::string>> copy = device.copy_reason(*req);
+    const Request whole(req);
+    if (!whole) return device.hal->make(whole.refused("bind"));
+    if (!sized(inout)) return device.hal->make(bad_answer("bind", inout));
+    const Result<std::optional<std::string>> copy = device.copy_reason(*whole);
     if (!copy.ok()) return device.hal->make(copy.status());
-    inout->mode = *copy ? BELAY_BIND_COPY : BELAY_BIND_SHARE;
-    if (*copy && inout->reason.write) write(inout->reason, **copy);
+    belay_bound bound = complete(*inout);
+    bound.mode = *copy ? BELAY_BIND_COPY : BELAY_BIND_SHARE;
+    if (*copy && bound.reason.write) write(bound.reason, **copy);
+    belay::fill(inout, bound);
     return belay_status(BELAY_OK);
   });
 }

@@ -64,9 +64,6 @@ std::vector<uint64_t> lower_bounds(const belay_plan_req& req, const std::vector<
 }  // namespace
 
 Status check_plan_request(const belay_plan_req& req) {
-  if (req.hdr.struct_size < sizeof req)
-    return wrong("struct_size is " + std::to_string(req.hdr.struct_size) + ", want " +
-                 std::to_string(sizeof req) + ".");
   if (req.count > UINT32_MAX)
     return wrong("count is " + std::to_string(req.count) + ", want less than 2^32.");
   if (req.arena_count == 0) return wrong("arena_count is 0, want 1 or more.");
@@ -214,9 +211,6 @@ Status plan_apart(const belay_plan_req& req, belay_plan_result& result) {
 
 Status Planner::plan(const belay_plan_req& req, belay_plan_result& result) {
   BELAY_TRY(check_plan_request(req));
-  if (result.hdr.struct_size < sizeof result)
-    return wrong("struct_size of the result is " + std::to_string(result.hdr.struct_size) + ", want " +
-                 std::to_string(sizeof result) + ".");
   if ((req.count && !result.offset) || !result.peak || !result.lower_bound)
     return wrong("the result's lists offset, peak and lower_bound must not be NULL.");
   for (const NamedObject& policy : policies_) {

@@ -1,6 +1,7 @@
 #include "hal/program.h"
 
 #include "hal/hal.h"
+#include "hal/requests.h"
 
 #include <cstring>
 
@@ -10,7 +11,8 @@ namespace {
 std::string node_name(const belay_program_req& req, uint64_t index) {
   const belay_node* node = req.nodes[index];
   std::string name = "node " + std::to_string(index);
-  if (node && node->name.len) name += " '" + to_string(node->name) + "'";
+  if (node && BELAY_HAS_FIELD(node, belay_node, name) && node->name.len)
+    name += " '" + to_string(node->name) + "'";
   return name;
 }
 
@@ -31,18 +33,15 @@ std::optional<ReservedPart> reserved_part(const Hal& hal, const belay_binding& b
 
 Status Program::check(const belay_program_req& req) {
   const auto wrong = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
-  if (req.hdr.struct_size < sizeof req)
-    return wrong("struct_size of the request is " + std::to_string(req.hdr.struct_size) + ", want " +
-                 std::to_string(sizeof req) + ".");
   if (req.node_count && !req.nodes)
     return wrong("nodes is NULL and node_count is " + std::to_string(req.node_count) + ".");
   for (uint64_t i = 0; i < req.node_count; ++i) {
     const belay_node* node = req.nodes[i];
     const auto at = [&](const std::string& text) { return wrong(node_name(req, i) + ": " + text); };
     if (!node) return at("it is NULL.");
-    if (node->hdr.struct_size < sizeof *node)
+    if (node->hdr.struct_size < LeastSize<belay_node>::value)
       return at("its struct_size is " + std::to_string(node->hdr.struct_size) + ", want " +
-                std::to_string(sizeof *node) + ".");
+                std::to_string(LeastSize<belay_node>::value) + " or more.");
     if (node->kernel && !node->kernel->fn) return at("its kernel has no function.");
     if (node->arg_count && !node->args)
       return at("args is NULL and arg_count is " + std::to_string(node->arg_count) + ".");

@@ -26,10 +26,6 @@ void tell(const std::vector<core::PluginInfo>& plugins, EachPlugin each, void* u
   }
 }
 
-Status null_argument(const char* call, const char* name) {
-  return {Code::kInvalidArgument, std::string(call) + ": " + name + " is NULL."};
-}
-
 }  // namespace
 
 belay_str belay_version(void) { return to_str(BELAY_VERSION); }

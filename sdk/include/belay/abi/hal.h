@@ -1,7 +1,9 @@
-/* belay/abi/hal.h: service belay.host.hal/1: devices as a plugin sees them (the engine above all), checked: wrong
- * handles, sizes and order of calls are errors here and never reach a driver. Every handle is a belay_obj made by the
- * host; using a destroyed one gives NOT_FOUND as long as its memory has not been reused.
- * All slots are [any] unless noted; slots that queue take a lock of the stream unless it has SINGLE_PRODUCER. */
+/* belay/abi/hal.h: service belay.host.hal/1: devices as a plugin sees them (the engine above all), checked:
+ * wrong handles, sizes and order of calls are errors here and never reach a driver. Every handle is a
+ * belay_obj made by the host; using a destroyed one gives NOT_FOUND as long as its memory has not been
+ * reused. Structs may be those of an older header: a request goes at least to the last field that must be
+ * said, an answer has at least its header and gets what it knows. All slots are [any] unless noted; slots
+ * that queue take a lock of the stream unless it has SINGLE_PRODUCER. */
 #ifndef BELAY_ABI_HAL_H
 #define BELAY_ABI_HAL_H
 
