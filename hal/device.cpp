@@ -1,6 +1,7 @@
 #include "hal/device.h"
 
 #include "hal/hal.h"
+#include "hal/policy_view.h"
 
 #include <belay/fill.hpp>
 #include <belay/kinds.hpp>
@@ -63,6 +64,8 @@ Status Device::check_alloc(const belay_alloc_req& req) const {
   if (req.access & ~uint64_t(BELAY_ACCESS_READ | BELAY_ACCESS_WRITE))
     return wrong("access is " + std::to_string(req.access) + ", want READ, WRITE, both or 0.");
   if (req.within) return wrong("within is for drivers; use a part of a buffer by its offset.");
+  if (reinterpret_cast<uintptr_t>(req.host) + req.bytes < req.bytes)
+    return wrong("the host memory lent to it ends past 2^64.");
   if (req.host && req.align && reinterpret_cast<uintptr_t>(req.host) % req.align)
     return wrong("the host memory lent to it is not aligned to " + std::to_string(req.align) + " bytes.");
   return {};
@@ -284,9 +287,7 @@ Result<Buffer*> Device::alloc_lent(const belay_alloc_req& req, std::string_view 
 }
 
 Result<std::optional<std::string>> Device::copy_reason(const belay_bind_req& req) {
-  if (req.alignment && !std::has_single_bit(req.alignment))
-    return Status(Code::kInvalidArgument,
-                  "bind: alignment is " + std::to_string(req.alignment) + ", want a power of two.");
+  BELAY_TRY(check_bind_request(req));
   BELAY_ASSIGN(std::optional<std::string> copy, allocator_.copy_reason(req));
   if (copy) return copy;
   if (!(info_.hdr.flags & BELAY_DEVICE_BINDS_HOST))
@@ -557,8 +558,15 @@ Result<Package*> Device::load_package(const belay_package_req& req) {
   const auto wrong = [&](Code code, const std::string& text) {
     return Status(code, "Package '" + name + "' of kind '" + kind + "' on '" + name_ + "': " + text);
   };
+  for (const auto& [ptr, len, what] :
+       {std::tuple{static_cast<const void*>(req.kind.ptr), req.kind.len, "kind"},
+        {static_cast<const void*>(req.name.ptr), req.name.len, "name"},
+        {req.bytes.ptr, req.bytes.len, "bytes"}})
+    if (len && !ptr)
+      return wrong(Code::kInvalidArgument,
+                   std::string(what) + " is NULL, but its length is " + std::to_string(len) + ".");
   if (kind.empty()) return wrong(Code::kInvalidArgument, "kind is empty, want one such as 'om'.");
-  if (!req.bytes.ptr || !req.bytes.len) return wrong(Code::kInvalidArgument, "it has no bytes.");
+  if (!req.bytes.len) return wrong(Code::kInvalidArgument, "it has no bytes.");
   if (!packages_)
     return wrong(Code::kUnimplemented, "the driver '" + driver_ + "' takes no compiled models.");
   if (!packages_->accepts(this, req.kind))

@@ -114,10 +114,10 @@ bool is_constant(const belay_op_req& req, uint64_t input) {
 
 Result<OperatorViews> check_operator(const Hal& hal, const belay_op_req& req) {
   const auto wrong = [&](const std::string& text) { return Status(Code::kInvalidArgument, text); };
-  if (req.hdr.struct_size < sizeof req)
-    return wrong("struct_size of the operator's request is " + std::to_string(req.hdr.struct_size) +
-                 ", want " + std::to_string(sizeof req) + ".");
   if (!req.op.ptr || !req.op.len) return wrong("The operator has no name; set op, such as \"MatMul\".");
+  if (req.domain.len && !req.domain.ptr)
+    return wrong("The domain of operator " + operator_name(req) + " is NULL, but its length is " +
+                 std::to_string(req.domain.len) + ".");
   const auto counted = [&](const void* list, uint64_t count, uint64_t most, const char* name) -> Status {
     if (count > most)
       return wrong("Operator " + operator_name(req) + " has " + std::to_string(count) + " " + name +

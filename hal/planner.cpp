@@ -61,6 +61,23 @@ std::vector<uint64_t> lower_bounds(const belay_plan_req& req, const std::vector<
   return most;
 }
 
+// What lives at once ends below 2^63; worth looking for only where all buffers together do not.
+Status check_sum(const belay_plan_req& req) {
+  uint64_t all = 0;
+  for (uint64_t i = 0; i < req.count && all <= uint64_t(INT64_MAX); ++i) all += req.bytes[i];
+  if (all <= uint64_t(INT64_MAX)) return {};
+  std::vector<uint64_t> live(req.arena_count);
+  for (const Change& change : changes_of(req)) {
+    const uint32_t arena = arena_of(req, change.buffer);
+    live[arena] += change.begins ? req.bytes[change.buffer] : -req.bytes[change.buffer];
+    if (live[arena] > uint64_t(INT64_MAX))
+      return wrong("the buffers of arena " + std::to_string(arena) + " that live at step " +
+                   std::to_string(change.step) + " have " + std::to_string(live[arena]) +
+                   " bytes together, want less than 2^63.");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_plan_request(const belay_plan_req& req) {
@@ -91,6 +108,8 @@ Status check_plan_request(const belay_plan_req& req) {
     }
     if (!std::has_single_bit(align_of(req, i)))
       return of("has align " + std::to_string(align_of(req, i)) + ", want a power of two.");
+    if (req.bytes[i] > uint64_t(INT64_MAX))
+      return of("has " + std::to_string(req.bytes[i]) + " bytes, want less than 2^63.");
     if (arena_of(req, i) >= req.arena_count)
       return of("is in arena " + std::to_string(arena_of(req, i)) + "; there are " +
                 std::to_string(req.arena_count) + ".");
@@ -110,7 +129,17 @@ Status check_plan_request(const belay_plan_req& req) {
     return {};
   };
   BELAY_TRY(check_pairs(req.conflicts, req.conflict_count, "conflicts"));
-  return check_pairs(req.in_place, req.in_place_count, "in_place");
+  BELAY_TRY(check_pairs(req.in_place, req.in_place_count, "in_place"));
+  return check_sum(req);
+}
+
+Status check_plan_lists(const belay_plan_req& req, const belay_plan_result& result) {
+  const auto null = [](const char* list) {
+    return wrong("the result's list " + std::string(list) + " is NULL.");
+  };
+  if (req.count && !result.offset) return null("offset");
+  if (!result.peak) return null("peak");
+  return result.lower_bound ? Status() : null("lower_bound");
 }
 
 Status check_plan(const belay_plan_req& req, const belay_plan_result& result) {
@@ -211,8 +240,7 @@ Status plan_apart(const belay_plan_req& req, belay_plan_result& result) {
 
 Status Planner::plan(const belay_plan_req& req, belay_plan_result& result) {
   BELAY_TRY(check_plan_request(req));
-  if ((req.count && !result.offset) || !result.peak || !result.lower_bound)
-    return wrong("the result's lists offset, peak and lower_bound must not be NULL.");
+  BELAY_TRY(check_plan_lists(req, result));
   for (const NamedObject& policy : policies_) {
     const auto& vt = *static_cast<const belay_memory_policy_vt*>(policy.object->table);
     if (!(vt.serves(policy.object) & BELAY_POLICY_PLAN)) continue;

@@ -27,8 +27,11 @@ class Planner {
   std::vector<NamedObject> policies_;
 };
 
-// The request itself: lists there, sorted and disjoint lifetimes, alignments, indices. INVALID_ARGUMENT.
+// The request itself: lists there, sorted and disjoint lifetimes, alignments, indices, and less than 2^63
+// bytes that live at once. INVALID_ARGUMENT.
 Status check_plan_request(const belay_plan_req& req);
+// The lists of the result are there. INVALID_ARGUMENT.
+Status check_plan_lists(const belay_plan_req& req, const belay_plan_result& result);
 // Whether `result` is an answer to the (checked) request: nothing that lives at once, or conflicts, overlaps,
 // offsets are aligned and fixed ones kept, peaks are the true ones. Takes n log n. INTERNAL names the
 // buffers.

@@ -42,6 +42,8 @@ Status Program::check(const belay_program_req& req) {
     if (node->hdr.struct_size < LeastSize<belay_node>::value)
       return at("its struct_size is " + std::to_string(node->hdr.struct_size) + ", want " +
                 std::to_string(LeastSize<belay_node>::value) + " or more.");
+    if (BELAY_HAS_FIELD(node, belay_node, name) && node->name.len && !node->name.ptr)
+      return at("its name is NULL, but has the length " + std::to_string(node->name.len) + ".");
     if (node->kernel && !node->kernel->fn) return at("its kernel has no function.");
     if (node->arg_count && !node->args)
       return at("args is NULL and arg_count is " + std::to_string(node->arg_count) + ".");

@@ -1,4 +1,4 @@
-// hal/requests.h: how much of each request of service belay.host.hal/1 a caller has to know.
+// hal/requests.h: how much of each request of devices and memory policies a caller has to know.
 #pragma once
 
 #include <belay/abi/hal.h>
@@ -21,6 +21,7 @@ BELAY_LEAST(belay_package_req, bytes);
 BELAY_LEAST(belay_plan_req, intervals);
 BELAY_LEAST(belay_plan_result, lower_bound);
 BELAY_LEAST(belay_bind_req, access);
+BELAY_LEAST(belay_place_req, heap);
 
 #undef BELAY_LEAST
 

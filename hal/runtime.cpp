@@ -82,6 +82,8 @@ Status Runtime::start(const RuntimeRequest& request) {
 
   BELAY_ASSIGN(std::vector<NamedObject> found, drivers());
   BELAY_TRY(acquire_all(BELAY_MEMORY_POLICY_KIND, "memory.policies", policies_));
+  for (const NamedObject& policy : policies_)
+    policy_views_.push_back(std::make_unique<PolicyView>(*hal_, policy));
   BELAY_TRY(acquire_all(BELAY_MODEL_FORMAT_KIND, "models.formats", formats_));
   BELAY_TRY(acquire_all(BELAY_DIAGNOSTICS_KIND, "diagnostics.use", diagnostics_));
   BELAY_TRY(listen());
@@ -107,11 +109,11 @@ Status Runtime::start(const RuntimeRequest& request) {
   return {};
 }
 
-Result<const NamedObject*> Runtime::policy(const std::string& name) const {
+Result<PolicyView*> Runtime::policy(const std::string& name) {
   std::string known;
-  for (const NamedObject& policy : policies_) {
-    if (policy.name == name) return &policy;
-    known += (known.empty() ? "" : ", ") + policy.name;
+  for (size_t i = 0; i < policies_.size(); ++i) {
+    if (policies_[i].name == name) return policy_views_[i].get();
+    known += (known.empty() ? "" : ", ") + policies_[i].name;
   }
   return Status(Code::kNotFound, "There is no memory policy '" + name + "' in [memory] policies, which has " +
                                      (known.empty() ? "none" : known) + ".");

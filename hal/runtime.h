@@ -7,6 +7,7 @@
 #include "hal/hal.h"
 #include "hal/model.h"
 #include "hal/operators.h"
+#include "hal/policy_view.h"
 
 #include <atomic>
 #include <functional>
@@ -50,7 +51,7 @@ class Runtime {
   void doctor(const Check& each);
 
   // NOT_FOUND: says which policies are configured.
-  Result<const NamedObject*> policy(const std::string& name) const;
+  Result<PolicyView*> policy(const std::string& name);
   const std::vector<NamedObject>& policies() const { return policies_; }
   const std::vector<NamedObject>& formats() const { return formats_; }
   const std::vector<NamedObject>& diagnostics() const { return diagnostics_; }
@@ -85,6 +86,7 @@ class Runtime {
   std::unique_ptr<core::Host> host_;
   std::vector<core::Lease> leases_;  // of all below; given back before the host ends
   std::vector<NamedObject> policies_, formats_, diagnostics_;
+  std::vector<std::unique_ptr<PolicyView>> policy_views_;  // for the application, as policies_
   NamedObject engine_{{}, {}, nullptr};
   std::vector<uint64_t> listeners_;  // of the trace
   std::vector<std::string> driver_plugins_;

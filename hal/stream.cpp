@@ -141,6 +141,9 @@ belay_status Stream::copy_otherwise(belay_copy_req req, belay_event* out) {
     return wrong(Code::kInvalidArgument,
                  "source and destination overlap: " + range(req.src_offset, req.bytes) + " and " +
                      range(req.dst_offset, req.bytes) + " of one buffer.");
+  if (req.access_count && !req.accesses)
+    return wrong(Code::kInvalidArgument,
+                 "accesses is NULL and access_count is " + std::to_string(req.access_count) + ".");
   if (flags() & kRecording) {
     req.accesses = nullptr, req.access_count = 0;
     return record_step(req, out);
@@ -182,6 +185,9 @@ belay_status Stream::launch_otherwise(const belay_launch_req& req, belay_event* 
   if (req.arg_count && !req.args)
     return wrong(Code::kInvalidArgument,
                  "args is NULL and arg_count is " + std::to_string(req.arg_count) + ".");
+  if (req.access_count && !req.accesses)
+    return wrong(Code::kInvalidArgument,
+                 "accesses is NULL and access_count is " + std::to_string(req.access_count) + ".");
   if (flags() & kNoLaunch)
     return wrong(Code::kUnimplemented, "the driver '" + device_->driver() + "' launches no kernels.");
   if (flags() & kRecording) {

@@ -52,7 +52,7 @@ class Stream : public Object {
   belay_status fill(const belay_fill_req& req, belay_event* out);
   belay_status launch(const belay_launch_req& req, belay_event* out) {
     if (!req.kernel || !req.kernel->fn || (req.arg_count && !req.args) ||
-        (flags() & (kRecording | kNoLaunch))) [[unlikely]]
+        (req.access_count && !req.accesses) || (flags() & (kRecording | kNoLaunch))) [[unlikely]]
       return launch_otherwise(req, out);
     return queue("launch", out, [&](uint64_t* value) { return vt().launch(this, &req, value); });
   }
@@ -107,7 +107,7 @@ class Stream : public Object {
                               : (req.host_src != nullptr && host_mapped) || req.bytes == 0;
     const bool apart = !dst || dst != src || req.dst_offset + req.bytes <= req.src_offset ||
                        req.src_offset + req.bytes <= req.dst_offset || req.bytes == 0;
-    return to && from && apart && !capturing();
+    return to && from && apart && (req.accesses || !req.access_count) && !capturing();
   }
   belay_status copy_otherwise(belay_copy_req req, belay_event* out);
   belay_status launch_otherwise(const belay_launch_req& req, belay_event* out);

@@ -10,10 +10,17 @@ Status no_handle(const char* call, const char* name, const char* want) {
           std::string(call) + ": the " + name + " is NULL, want one that " + want + " gave."};
 }
 
-std::vector<std::string> strings(const belay_str* list, uint64_t count) {
-  std::vector<std::string> all;
-  for (uint64_t i = 0; i < count; ++i) all.push_back(to_string(list[i]));
-  return all;
+// A list of texts, each with an address, that `into` gets copies of.
+Status copy_texts(const belay_str* list, uint64_t count, const char* call, const std::string& name,
+                  std::vector<std::string>& into) {
+  if (count && !list)
+    return {Code::kInvalidArgument,
+            std::string(call) + ": " + name + " is NULL, but its count is " + std::to_string(count) + "."};
+  for (uint64_t i = 0; i < count; ++i) {
+    BELAY_TRY(check_text(list[i], call, name + "[" + std::to_string(i) + "]"));
+    into.push_back(to_string(list[i]));
+  }
+  return {};
 }
 
 }  // namespace
@@ -54,47 +61,49 @@ Status bad_context(belay_context* handle, const char* call) {
   return {Code::kInvalidArgument, std::string(call) + ": the handle is no context."};
 }
 
-Status check(const belay_runtime_req* req, const char* call) {
-  if (!req) return {};  // all defaults
-  if (req->hdr.struct_size < sizeof *req)
-    return {Code::kInvalidArgument, std::string(call) + ": struct_size of the request is " +
-                                        std::to_string(req->hdr.struct_size) + ", want " +
-                                        std::to_string(sizeof *req) + "."};
-  const auto list = [&](const belay_str* items, uint64_t count, const char* name) -> Status {
-    if (count && !items)
-      return {Code::kInvalidArgument,
-              std::string(call) + ": " + name + " is NULL, but its count is " + std::to_string(count) + "."};
-    return {};
-  };
-  BELAY_TRY(list(req->files, req->file_count, "files"));
-  BELAY_TRY(list(req->sets, req->set_count, "sets"));
-  return list(req->plugin_dirs, req->plugin_dir_count, "plugin_dirs");
+Status check_text(belay_str text, const char* call, const std::string& name) {
+  if (text.ptr || !text.len) return {};
+  return {Code::kInvalidArgument,
+          std::string(call) + ": " + name + " is NULL, but its length is " + std::to_string(text.len) + "."};
 }
 
-hal::RuntimeRequest request_of(const belay_runtime_req* req) {
-  if (!req) return {};
-  return {strings(req->files, req->file_count), to_string(req->text), strings(req->sets, req->set_count),
-          strings(req->plugin_dirs, req->plugin_dir_count)};
+Result<hal::RuntimeRequest> read(const belay_runtime_req* given, const char* call) {
+  hal::RuntimeRequest out;
+  if (!given) return out;
+  const Request req(given);
+  if (!req) return req.refused(call);
+  BELAY_TRY(copy_texts(req->files, req->file_count, call, "files", out.files));
+  BELAY_TRY(check_text(req->text, call, "text"));
+  out.text = to_string(req->text);
+  BELAY_TRY(copy_texts(req->sets, req->set_count, call, "sets", out.sets));
+  BELAY_TRY(copy_texts(req->plugin_dirs, req->plugin_dir_count, call, "plugin_dirs", out.plugin_dirs));
+  return out;
 }
 
-Status check(const belay_model_req* req, const char* call) {
-  if (!req) return {Code::kInvalidArgument, std::string(call) + ": the request is NULL."};
-  if (req->hdr.struct_size < sizeof *req)
-    return {Code::kInvalidArgument, std::string(call) + ": struct_size of the request is " +
-                                        std::to_string(req->hdr.struct_size) + ", want " +
-                                        std::to_string(sizeof *req) + "."};
+Result<hal::ModelRequest> read(const belay_model_req* given, const char* call) {
+  const Request req(given);
+  if (!req) return req.refused(call);
+  const std::pair<belay_str, const char*> texts[] = {
+      {req->path, "path"},
+      {{static_cast<const char*>(req->bytes.ptr), req->bytes.len}, "bytes"},
+      {req->folder, "folder"},
+      {req->format, "format"},
+      {req->device, "device"}};
+  for (const auto& [text, name] : texts) BELAY_TRY(check_text(text, call, name));
   if (req->path.len == 0 && req->bytes.len == 0)
-    return {Code::kInvalidArgument,
-            std::string(call) + ": the request has neither a path nor bytes of a model."};
+    return Status(Code::kInvalidArgument,
+                  std::string(call) + ": the request has neither a path nor bytes of a model.");
   if (req->path.len && req->bytes.ptr)
-    return {Code::kInvalidArgument,
-            std::string(call) + ": the request has a path and bytes of a model; give one of them."};
-  return {};
-}
-
-hal::ModelRequest request_of(const belay_model_req& req) {
-  return {to_string(req.path), req.bytes, to_string(req.folder), to_string(req.format),
-          to_string(req.device), strings(req.extra_outputs, req.extra_output_count)};
+    return Status(Code::kInvalidArgument,
+                  std::string(call) + ": the request has a path and bytes of a model; give one of them.");
+  hal::ModelRequest out{.path = to_string(req->path),
+                        .bytes = req->bytes,
+                        .folder = to_string(req->folder),
+                        .format = to_string(req->format),
+                        .device = to_string(req->device)};
+  BELAY_TRY(
+      copy_texts(req->extra_outputs, req->extra_output_count, call, "extra_outputs", out.extra_outputs));
+  return out;
 }
 
 }  // namespace belay::c_api

@@ -84,19 +84,24 @@ inline hal::Context* context_of(belay_context* handle, const char* call, belay_s
   return nullptr;
 }
 
-hal::RuntimeRequest request_of(const belay_runtime_req* req);
-Status check(const belay_runtime_req* req, const char* call);
-hal::ModelRequest request_of(const belay_model_req& req);
-Status check(const belay_model_req* req, const char* call);
+// Text of some length has an address.
+Status check_text(belay_str text, const char* call, const std::string& name);
+// Requests with all that they hold, checked and copied. Of a runtime: NULL means all defaults.
+Result<hal::RuntimeRequest> read(const belay_runtime_req* req, const char* call);
+Result<hal::ModelRequest> read(const belay_model_req* req, const char* call);
 
+// A struct to fill has its header at least.
 template <class T>
-Status check_sized(const T* value, const char* call, const char* name) {
-  if (!value) return {Code::kInvalidArgument, std::string(call) + ": " + name + " is NULL."};
-  if (value->hdr.struct_size < sizeof(belay_hdr))
-    return {Code::kInvalidArgument, std::string(call) + ": struct_size of " + name + " is " +
-                                        std::to_string(value->hdr.struct_size) + ", want " +
-                                        std::to_string(sizeof(T)) + "."};
-  return {};
+Status check_answer(const T* inout, const char* call) {
+  if (inout && inout->hdr.struct_size >= sizeof(belay_hdr)) return {};
+  return bad_size(inout, sizeof(belay_hdr), call, "inout");
 }
 
 }  // namespace belay::c_api
+
+template <>
+struct belay::LeastSize<belay_runtime_req> : UpTo<BELAY_SIZE_TO(belay_runtime_req, hdr)> {};
+template <>
+struct belay::LeastSize<belay_model_req> : UpTo<BELAY_SIZE_TO(belay_model_req, bytes)> {};
+template <>
+struct belay::LeastSize<belay_op_req> : UpTo<BELAY_SIZE_TO(belay_op_req, output_count)> {};

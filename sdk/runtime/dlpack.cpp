@@ -99,7 +99,7 @@ belay_status belay_tensor_to_dlpack(const belay_tensor* tensor, void (*release)(
                                     DLManagedTensor** out) {
   return guarded("belay_tensor_to_dlpack", [&]() -> Status {
     const std::string label = "The tensor for DLPack";
-    if (!out) return {Code::kInvalidArgument, "belay_tensor_to_dlpack: out is NULL."};
+    if (!out) return null_argument("belay_tensor_to_dlpack", "out");
     BELAY_ASSIGN(hal::TensorView view, hal::view_of(tensor, label));
     if (hal::quant_of(*tensor))
       return {Code::kUnimplemented, label + " is quantised, which DLPack cannot say; give its stored numbers "
@@ -139,7 +139,7 @@ belay_status belay_tensor_to_dlpack(const belay_tensor* tensor, void (*release)(
 belay_status belay_tensor_from_dlpack(const DLManagedTensor* managed, belay_tensor* inout) {
   return guarded("belay_tensor_from_dlpack", [&]() -> Status {
     if (!managed) return {Code::kInvalidArgument, "belay_tensor_from_dlpack: the DLPack tensor is NULL."};
-    BELAY_TRY(check_sized(inout, "belay_tensor_from_dlpack", "inout"));
+    BELAY_TRY(check_answer(inout, "belay_tensor_from_dlpack"));
     const DLTensor& from = managed->dl_tensor;
     if (from.device.device_type != kDLCPU && from.device.device_type != kDLCUDAHost &&
         from.device.device_type != kDLROCMHost)

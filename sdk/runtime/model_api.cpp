@@ -32,10 +32,10 @@ uint64_t count_of(belay_model* handle, const char* call,
 
 belay_status belay_model_load(belay_runtime* handle, const belay_model_req* req, belay_model** out) {
   return guarded("belay_model_load", [&]() -> Status {
-    if (!out) return {Code::kInvalidArgument, "belay_model_load: out is NULL."};
+    if (!out) return null_argument("belay_model_load", "out");
     BELAY_TRY(check(handle, "belay_model_load"));
-    BELAY_TRY(check(req, "belay_model_load"));
-    BELAY_ASSIGN(hal::Model * model, as_runtime(handle)->load(request_of(*req)));
+    BELAY_ASSIGN(const hal::ModelRequest request, read(req, "belay_model_load"));
+    BELAY_ASSIGN(hal::Model * model, as_runtime(handle)->load(request));
     *out = reinterpret_cast<belay_model*>(static_cast<belay_obj*>(model));
     return {};
   });
@@ -58,21 +58,21 @@ uint64_t belay_model_output_count(belay_model* handle) {
 
 belay_status belay_model_input_info(belay_model* handle, uint64_t index, belay_io_info* inout) {
   return on_model(handle, "belay_model_input_info", [&](hal::Model& model) {
-    if (Status good = check_sized(inout, "belay_model_input_info", "inout"); !good.ok()) return make(good);
+    if (Status good = check_answer(inout, "belay_model_input_info"); !good.ok()) return make(good);
     return model.vt().input_info(&model, index, inout);
   });
 }
 
 belay_status belay_model_output_info(belay_model* handle, uint64_t index, belay_io_info* inout) {
   return on_model(handle, "belay_model_output_info", [&](hal::Model& model) {
-    if (Status good = check_sized(inout, "belay_model_output_info", "inout"); !good.ok()) return make(good);
+    if (Status good = check_answer(inout, "belay_model_output_info"); !good.ok()) return make(good);
     return model.vt().output_info(&model, index, inout);
   });
 }
 
 belay_status belay_model_stats(belay_model* handle, belay_executable_stats* inout) {
   return on_model(handle, "belay_model_stats", [&](hal::Model& model) {
-    if (Status good = check_sized(inout, "belay_model_stats", "inout"); !good.ok()) return make(good);
+    if (Status good = check_answer(inout, "belay_model_stats"); !good.ok()) return make(good);
     return model.vt().stats(&model, inout);
   });
 }
@@ -85,16 +85,17 @@ belay_status belay_model_describe(belay_model* handle, belay_sink json) {
 belay_status belay_model_print(belay_runtime* handle, const belay_model_req* req, belay_sink text) {
   return guarded("belay_model_print", [&]() -> Status {
     BELAY_TRY(check(handle, "belay_model_print"));
-    BELAY_TRY(check(req, "belay_model_print"));
-    return as_runtime(handle)->print(request_of(*req), text);
+    BELAY_ASSIGN(const hal::ModelRequest request, read(req, "belay_model_print"));
+    return as_runtime(handle)->print(request, text);
   });
 }
 
 belay_status belay_model_freeze(belay_runtime* handle, const belay_model_req* req, belay_sink image) {
   return guarded("belay_model_freeze", [&]() -> Status {
     BELAY_TRY(check(handle, "belay_model_freeze"));
-    BELAY_TRY(check(req, "belay_model_freeze"));
-    return as_runtime(handle)->freeze(request_of(*req), image);
+    if (!image.write) return null_argument("belay_model_freeze", "image.write");
+    BELAY_ASSIGN(const hal::ModelRequest request, read(req, "belay_model_freeze"));
+    return as_runtime(handle)->freeze(request, image);
   });
 }
 
@@ -103,7 +104,7 @@ belay_status belay_model_freeze(belay_runtime* handle, const belay_model_req* re
 
 belay_status belay_context_create(belay_model* handle, belay_context** out) {
   return guarded("belay_context_create", [&]() -> Status {
-    if (!out) return {Code::kInvalidArgument, "belay_context_create: out is NULL."};
+    if (!out) return null_argument("belay_context_create", "out");
     BELAY_TRY(check(handle, "belay_context_create"));
     BELAY_ASSIGN(hal::Context * context, hal::Context::create(*as_model(handle)));
     *out = reinterpret_cast<belay_context*>(static_cast<belay_obj*>(context));
@@ -155,7 +156,7 @@ belay_status belay_context_output(belay_context* handle, uint64_t index, const b
   hal::Context* context = context_of(handle, "belay_context_output", &status);
   if (!context) return status;
   return guarded_raw("belay_context_output", [&]() -> belay_status {
-    if (!out) return make({Code::kInvalidArgument, "belay_context_output: out is NULL."});
+    if (!out) return make(null_argument("belay_context_output", "out"));
     return context->output(index, out);
   });
 }
@@ -176,7 +177,7 @@ belay_status belay_context_input_memory(belay_context* handle, uint64_t index, b
   hal::Context* context = context_of(handle, "belay_context_input_memory", &status);
   if (!context) return status;
   return guarded_raw("belay_context_input_memory", [&]() -> belay_status {
-    if (Status good = check_sized(inout, "belay_context_input_memory", "inout"); !good.ok()) return make(good);
+    if (Status good = check_answer(inout, "belay_context_input_memory"); !good.ok()) return make(good);
     return context->input_memory(index, inout);
   });
 }
@@ -186,7 +187,7 @@ belay_status belay_context_output_memory(belay_context* handle, uint64_t index, 
   hal::Context* context = context_of(handle, "belay_context_output_memory", &status);
   if (!context) return status;
   return guarded_raw("belay_context_output_memory", [&]() -> belay_status {
-    if (Status good = check_sized(inout, "belay_context_output_memory", "inout"); !good.ok()) return make(good);
+    if (Status good = check_answer(inout, "belay_context_output_memory"); !good.ok()) return make(good);
     return context->output_memory(index, inout);
   });
 }

@@ -24,8 +24,9 @@ Result<hal::Stream*> stream_of(belay_runtime* handle, belay_obj* on, const char*
 belay_status belay_op_run(belay_runtime* handle, belay_obj* on, const belay_op_req* req, belay_event* out) {
   return guarded("belay_op_run", [&]() -> Status {
     BELAY_ASSIGN(hal::Stream * stream, stream_of(handle, on, "belay_op_run"));
-    BELAY_TRY(check_sized(req, "belay_op_run", "the request"));
-    return as_runtime(handle)->operators().run(*stream, *req, out);
+    const Request whole(req);
+    if (!whole) return whole.refused("belay_op_run");
+    return as_runtime(handle)->operators().run(*stream, *whole, out);
   });
 }
 
@@ -37,15 +38,16 @@ belay_status belay_op_prepare(belay_runtime* handle, belay_obj* on, const belay_
     if (!device) return hal.bad_handle(on, BELAY_OBJ_DEVICE, "belay_op_prepare", "device");
     if (device->hal != &hal)
       return {Code::kInvalidArgument, "belay_op_prepare: the device is one of another runtime."};
-    BELAY_TRY(check_sized(req, "belay_op_prepare", "the request"));
-    return as_runtime(handle)->operators().prepare(*device, *req);
+    const Request whole(req);
+    if (!whole) return whole.refused("belay_op_prepare");
+    return as_runtime(handle)->operators().prepare(*device, *whole);
   });
 }
 
 belay_status belay_op_stats(belay_runtime* handle, belay_op_cache_stats* inout) {
   return guarded("belay_op_stats", [&]() -> Status {
     BELAY_TRY(check(handle, "belay_op_stats"));
-    BELAY_TRY(check_sized(inout, "belay_op_stats", "inout"));
+    BELAY_TRY(check_answer(inout, "belay_op_stats"));
     fill(inout, as_runtime(handle)->operators().stats());
     return {};
   });

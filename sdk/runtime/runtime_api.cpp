@@ -40,7 +40,7 @@ belay_status belay_last_error(void) { return core::take_last_error(); }
 
 belay_status belay_code_describe(uint32_t code, belay_code_info* inout) {
   return guarded("belay_code_describe", [&]() -> Status {
-    BELAY_TRY(check_sized(inout, "belay_code_describe", "inout"));
+    BELAY_TRY(check_answer(inout, "belay_code_describe"));
     BELAY_ASSIGN(const core::CodeInfo info, core::describe_code(code));
     fill(inout,
          belay_code_info{{}, to_str(info.name), to_str(info.title), to_str(info.cause), to_str(info.remedy)});
@@ -51,8 +51,8 @@ belay_status belay_code_describe(uint32_t code, belay_code_info* inout) {
 belay_status belay_runtime_create(const belay_runtime_req* req, belay_runtime** out) {
   return guarded("belay_runtime_create", [&]() -> Status {
     if (!out) return null_argument("belay_runtime_create", "out");
-    BELAY_TRY(check(req, "belay_runtime_create"));
-    BELAY_ASSIGN(hal::Runtime * runtime, hal::Runtime::create(request_of(req)));
+    BELAY_ASSIGN(const hal::RuntimeRequest request, read(req, "belay_runtime_create"));
+    BELAY_ASSIGN(hal::Runtime * runtime, hal::Runtime::create(request));
     *out = reinterpret_cast<belay_runtime*>(runtime);
     return {};
   });
@@ -69,23 +69,23 @@ void belay_runtime_destroy(belay_runtime* handle) {
 
 belay_status belay_config_check(const belay_runtime_req* req, belay_sink effective) {
   return guarded("belay_config_check", [&]() -> Status {
-    BELAY_TRY(check(req, "belay_config_check"));
-    return hal::check_config(request_of(req), effective);
+    BELAY_ASSIGN(const hal::RuntimeRequest request, read(req, "belay_config_check"));
+    return hal::check_config(request, effective);
   });
 }
 
 belay_status belay_config_example(const belay_runtime_req* req, belay_sink text) {
   return guarded("belay_config_example", [&]() -> Status {
-    BELAY_TRY(check(req, "belay_config_example"));
-    return hal::config_example(request_of(req), text);
+    BELAY_ASSIGN(const hal::RuntimeRequest request, read(req, "belay_config_example"));
+    return hal::config_example(request, text);
   });
 }
 
 belay_status belay_plugins_find(const belay_runtime_req* req, EachPlugin each, void* user) {
   return guarded("belay_plugins_find", [&]() -> Status {
     if (!each) return null_argument("belay_plugins_find", "each");
-    BELAY_TRY(check(req, "belay_plugins_find"));
-    BELAY_ASSIGN(const std::vector<core::PluginInfo> found, hal::find_plugins(request_of(req)));
+    BELAY_ASSIGN(const hal::RuntimeRequest request, read(req, "belay_plugins_find"));
+    BELAY_ASSIGN(const std::vector<core::PluginInfo> found, hal::find_plugins(request));
     tell(found, each, user);
     return {};
   });
@@ -93,8 +93,9 @@ belay_status belay_plugins_find(const belay_runtime_req* req, EachPlugin each, v
 
 belay_status belay_plugins_release(const belay_runtime_req* req, belay_str id) {
   return guarded("belay_plugins_release", [&]() -> Status {
-    BELAY_TRY(check(req, "belay_plugins_release"));
-    return hal::release_plugin(request_of(req), to_string(id));
+    BELAY_TRY(check_text(id, "belay_plugins_release", "id"));
+    BELAY_ASSIGN(const hal::RuntimeRequest request, read(req, "belay_plugins_release"));
+    return hal::release_plugin(request, to_string(id));
   });
 }
 
@@ -110,6 +111,7 @@ belay_status belay_runtime_plugins(belay_runtime* handle, EachPlugin each, void*
 belay_status belay_runtime_explain(belay_runtime* handle, belay_str kind, belay_sink text) {
   return guarded("belay_runtime_explain", [&]() -> Status {
     BELAY_TRY(check(handle, "belay_runtime_explain"));
+    BELAY_TRY(check_text(kind, "belay_runtime_explain", "kind"));
     return as_runtime(handle)->explain(to_view(kind), text);
   });
 }
@@ -157,9 +159,10 @@ belay_status belay_runtime_policy(belay_runtime* handle, belay_str name,
   return guarded(call, [&]() -> Status {
     BELAY_TRY(check_alive(handle, call));
     if (!out_table || !out_policy) return null_argument(call, out_table ? "out_policy" : "out_table");
-    BELAY_ASSIGN(const hal::NamedObject* const policy, as_runtime(handle)->policy(to_string(name)));
-    *out_table = static_cast<const belay_memory_policy_vt*>(policy->object->table);
-    *out_policy = policy->object;
+    BELAY_TRY(check_text(name, call, "name"));
+    BELAY_ASSIGN(hal::PolicyView* const policy, as_runtime(handle)->policy(to_string(name)));
+    *out_table = policy->table();
+    *out_policy = policy->object();
     return {};
   });
 }

@@ -375,8 +375,10 @@ TEST_F(OperatorsTest, BadRequestsAreNamed) {
     return status.message();
   };
   EXPECT_CALL(*engine_, load).Times(::testing::AnyNumber());
-  EXPECT_THAT(refused([](Asked& a) { a.req.hdr.struct_size = 8; }),
-              HasSubstr("struct_size of the operator's request is 8"));
+  EXPECT_THAT(refused([](Asked& a) {
+                a.req.domain = {nullptr, 4};
+              }),
+              HasSubstr("The domain of operator 'Add' is NULL, but its length is 4"));
   EXPECT_THAT(refused([](Asked& a) { a.req.op = {}; }), HasSubstr("no name"));
   EXPECT_THAT(refused([](Asked& a) { a.raws[1]->rank = 40; }),
               HasSubstr("Input 1 of operator 'Add' has rank 40"));

@@ -145,6 +145,13 @@ TEST(PlanRequestTest, WrongListsAreNamed) {
   problem.conflicts = {{0, 2}};
   EXPECT_THAT(message(), HasSubstr("conflicts[0] is (0, 2)"));
   problem.conflicts.clear();
+  problem.bytes[0] = uint64_t{1} << 63;
+  EXPECT_THAT(message(), HasSubstr("buffer 0 has 9223372036854775808 bytes, want less than 2^63"));
+  problem.bytes[0] = problem.bytes[1] = uint64_t{1} << 62;
+  EXPECT_THAT(message(),
+              HasSubstr("the buffers of arena 0 that live at step 1 have 9223372036854775808 bytes"));
+  problem.intervals[1] = {2, 3};  // one after the other
+  EXPECT_EQ(message(), "");
   problem.first[1] = 9;
   EXPECT_NE(message(), "");
 }

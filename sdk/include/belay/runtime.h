@@ -106,9 +106,11 @@ BELAY_API const belay_hal_vt* belay_runtime_hal(belay_runtime*, const belay_host
 /* The index of the device that models use by default ([runtime] device). */
 BELAY_API uint64_t belay_runtime_default_device(belay_runtime*);
 
-/* A memory policy of [memory] policies by its name, to compute with: what it places for the caller is numbers alone, in
- * segments that the caller adds, with ids from BELAY_SEGMENT_CALLER on and in heaps from BELAY_HEAP_CALLER on, and
- * removes before the runtime ends. Valid until destroy. Errors: NOT_FOUND (says which there are). */
+/* A memory policy of [memory] policies by its name, to compute with: what it places for the caller is numbers
+ * alone, in segments that the caller adds, with ids from BELAY_SEGMENT_CALLER on and in heaps from
+ * BELAY_HEAP_CALLER on, and removes before the runtime ends. Its slots check what they get before the policy
+ * sees it, and `destroy` does nothing: the policy is the runtime's. Valid until belay_runtime_destroy.
+ * Errors: NOT_FOUND (says which there are). */
 #define BELAY_SEGMENT_CALLER 0x8000000000000000u
 #define BELAY_HEAP_CALLER 0x100000000u
 BELAY_API belay_status belay_runtime_policy(belay_runtime*, belay_str name, const belay_memory_policy_vt** out_table,

@@ -369,7 +369,11 @@ class Device {
   }
   // Host memory as a buffer, without a copy; it stays in place and alive until the buffer is gone. `access`:
   // BELAY_ACCESS_...; where a policy or the device wants a copy, one of READ alone holds a copy made now, any other fails.
+  // NULL is the memory of no bytes.
   Result<Buffer> bind(void* host, uint64_t bytes, uint64_t access = BELAY_ACCESS_READ | BELAY_ACCESS_WRITE) const {
+    if (!host && bytes)
+      return Status(Code::kInvalidArgument,
+                    "Host memory of " + std::to_string(bytes) + " bytes to be used as a buffer is NULL.");
     belay_alloc_req req{};
     req.hdr.struct_size = sizeof req;
     req.bytes = bytes, req.host = host, req.access = access;

@@ -339,6 +339,99 @@ TEST(LifeTest, NullAndDeadHandlesAreErrors) {
   EXPECT_EQ(belay::take(belay_code_describe(9999, &code)).code(), Code::kOutOfRange);
 }
 
+TEST(LifeTest, NothingAtAnAddressIsRefusedWhereALengthIsGiven) {
+  const belay::Runtime runtime = null_runtime();
+  const auto refused = [](belay_status raw, const char* words) {
+    const Status status = belay::take(raw);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << words;
+    EXPECT_THAT(status.message(), HasSubstr(words));
+  };
+  const belay_str null{nullptr, 10};
+  belay::StringSink text;
+  const auto configured = [&](void (*change)(belay_runtime_req&), const char* words) {
+    belay_runtime_req req{};
+    req.hdr.struct_size = sizeof req;
+    change(req);
+    belay_runtime* none = nullptr;
+    refused(belay_config_check(&req, text.sink()), words);
+    refused(belay_config_example(&req, text.sink()), words);
+    refused(belay_plugins_find(
+                &req, [](void*, const belay_plugin_info*) {}, nullptr),
+            words);
+    refused(belay_runtime_create(&req, &none), words);
+  };
+  static const belay_str list[] = {{"a", 1}, {nullptr, 3}};
+  configured([](auto& r) { r.text = {nullptr, 10}; }, ": text is NULL, but its length is 10");
+  configured([](auto& r) { r.file_count = 2; }, ": files is NULL, but its count is 2");
+  configured([](auto& r) { r.files = list, r.file_count = 2; }, ": files[1] is NULL, but its length is 3");
+  configured([](auto& r) { r.sets = list, r.set_count = 2; }, ": sets[1] is NULL, but its length is 3");
+  configured([](auto& r) { r.plugin_dir_count = 1; }, ": plugin_dirs is NULL, but its count is 1");
+  refused(belay_runtime_explain(runtime.get(), null, text.sink()), "kind is NULL, but its length is 10");
+  const belay_memory_policy_vt* table = nullptr;
+  belay_obj* object = nullptr;
+  refused(belay_runtime_policy(runtime.get(), null, &table, &object), "name is NULL, but its length is 10");
+
+  const auto model = [&](void (*change)(belay_model_req&), const char* words) {
+    belay_model_req req{};
+    req.hdr.struct_size = sizeof req;
+    req.path = belay::to_str("model.onnx");
+    change(req);
+    belay_model* none = nullptr;
+    refused(belay_model_load(runtime.get(), &req, &none), words);
+    refused(belay_model_print(runtime.get(), &req, text.sink()), words);
+    refused(belay_model_freeze(runtime.get(), &req, text.sink()), words);
+  };
+  model([](auto& r) { r.path = {nullptr, 10}; }, "path is NULL, but its length is 10");
+  model([](auto& r) { r.path = {}, r.bytes = {nullptr, 10}; }, "bytes is NULL, but its length is 10");
+  model([](auto& r) { r.folder = {nullptr, 10}; }, "folder is NULL");
+  model([](auto& r) { r.format = {nullptr, 10}; }, "format is NULL");
+  model([](auto& r) { r.device = {nullptr, 10}; }, "device is NULL");
+  model([](auto& r) { r.extra_output_count = 2; }, "extra_outputs is NULL, but its count is 2");
+  model([](auto& r) { r.extra_outputs = list, r.extra_output_count = 2; }, "extra_outputs[1] is NULL");
+  model([](auto& r) { r.hdr.struct_size = 40; }, "struct_size of the request is 40, want 48 or more");
+  belay_model_req request{};
+  request.hdr.struct_size = sizeof request;
+  refused(belay_model_freeze(runtime.get(), &request, {}), "image.write is NULL");
+
+  const belay::Device device = runtime.default_device().value();
+  const Status bound = device.bind(nullptr, 10).status();
+  EXPECT_EQ(bound.code(), Code::kInvalidArgument);
+  EXPECT_THAT(bound.message(), HasSubstr("Host memory of 10 bytes to be used as a buffer is NULL"));
+  EXPECT_EQ(device.bind(nullptr, 0).value().bytes(), 0u);
+  char byte = 0;
+  const Status past = device.bind(&byte, UINT64_MAX).status();
+  EXPECT_THAT(past.message(), HasSubstr("the host memory lent to it ends past 2^64"));
+  EXPECT_EQ(device.memory()->buffers, 0u);
+  EXPECT_THAT(device.load_package("om", nullptr, 10).status().message(),
+              HasSubstr("bytes is NULL, but its length is 10"));
+  belay::Stream stream = device.stream().value();
+  const belay::Buffer buffer = device.alloc(64).value();
+  EXPECT_EQ(stream.write(buffer, 0, nullptr, 10).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(stream.read(buffer, 0, nullptr, 10).status().code(), Code::kInvalidArgument);
+  const belay_hal_vt& vt = runtime.hal();
+  belay_copy_req copy{};
+  copy.hdr.struct_size = sizeof copy;
+  copy.dst = buffer.get(), copy.host_src = &byte, copy.bytes = 1, copy.access_count = 2;
+  refused(vt.copy(runtime.host(), stream.get(), &copy, nullptr), "accesses is NULL and access_count is 2");
+  const belay_kernel kernel{{sizeof(belay_kernel), 0, nullptr}, count_up, nullptr, 0, belay::to_str("count")};
+  belay_launch_req launch{};
+  launch.hdr.struct_size = sizeof launch;
+  launch.kernel = &kernel, launch.access_count = 2;
+  refused(vt.launch(runtime.host(), stream.get(), &launch, nullptr),
+          "accesses is NULL and access_count is 2");
+  launch.access_count = 0, launch.arg_count = 3;
+  refused(vt.launch(runtime.host(), stream.get(), &launch, nullptr), "args is NULL and arg_count is 3");
+  belay_node node{};
+  node.hdr.struct_size = sizeof node;
+  node.kernel = &kernel, node.name = null;
+  const belay_node* const nodes[] = {&node};
+  belay_program_req program{};
+  program.hdr.struct_size = sizeof program;
+  program.nodes = nodes, program.node_count = 1;
+  belay_obj* made = nullptr;
+  refused(vt.program_create(runtime.host(), device.get(), &program, &made), "its name is NULL");
+}
+
 TEST(LifeTest, WithoutAnEngineLoadingSaysWhatToConfigure) {
   const belay::Runtime runtime = null_runtime();
   const Status status = runtime.load("model.onnx").status();

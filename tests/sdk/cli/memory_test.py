@@ -98,9 +98,9 @@ class MemoryPlanTest(ProgramTest):
                             ("id,lower,upper,size\n1,0,2,18446744073709551616\n", "has the size '18446744073709551616'"),
                             ("id,lower,upper,size\n1,3,2,4\n", "lives from 3 to 2"),
                             ("id,lower,upper,size,alignment\n1,0,2,4,3\n", "alignment 3, want a power of two"),
-                            ("id,lower,upper,size\n1,0,2,18446744073709551000\n", "Buffer 0 of 18446744073709551000 bytes does not fit"),
+                            ("id,lower,upper,size\n1,0,2,18446744073709551000\n", "buffer 0 has 18446744073709551000 bytes, want less than 2^63"),
                             ("id,lower,upper,size\n1,0,2,4611686018427387904\n2,0,2,4611686018427387904\n",
-                             "does not fit into 2^63 bytes"),
+                             "live at step 0 have 9223372036854775808 bytes together, want less than 2^63"),
                             ("x" * 5000, "longer than 4096 bytes")]:
             with self.subTest(words=words):
                 self.write("p.csv", text)
