@@ -82,10 +82,12 @@ Result<std::optional<Place>> Allocator::ask(size_t index, const belay_alloc_req&
       const belay_status raw = table_of(policy).place(policy.object, &wanted, &placed);
       if (raw == BELAY_OK) {
         try {
-          BELAY_TRY(check(index, req, placed, out));
+          if (Status checked = check(index, req, placed, out); !checked.ok()) {
+            refuse(index, placed.cookie, {waits.data(), std::min<size_t>(placed.wait_count, kMostWaits)});
+            return checked;
+          }
         } catch (...) {
-          hal.release(
-              table_of(policy).release(policy.object, placed.cookie, waits.data(), placed.wait_count));
+          refuse(index, placed.cookie, {waits.data(), std::min<size_t>(placed.wait_count, kMostWaits)});
           throw;
         }
       } else {
@@ -152,12 +154,30 @@ Status Allocator::check(size_t policy, const belay_alloc_req& req, const belay_p
   const uint64_t end = placed.offset + req.bytes;
   const auto next = segment.live.lower_bound(placed.offset);
   if ((next != segment.live.end() && next->first < end) ||
-      (next != segment.live.begin() && std::prev(next)->second > placed.offset))
+      (next != segment.live.begin() && std::prev(next)->second.end > placed.offset))
     return wrong("where a buffer lives");
-  segment.live[placed.offset] = end;
+  segment.live[placed.offset] = {end, placed.cookie};
   ++segment.inside;
   out = {policy, placed.segment, placed.offset, placed.cookie, &segment.object};
   return {};
+}
+
+// What may still use a place that is not taken is what it came with.
+void Allocator::refuse(size_t policy, uint64_t cookie, std::span<const belay_event> uses) {
+  Hal& hal = *device_.hal;
+  for (uint64_t i = 0; i < hal.devices().count(); ++i)
+    if (Device* device = hal.devices().opened(i); device && device->allocator().lives(policy, cookie)) return;
+  const NamedObject& named = hal.policies().placing()[policy];
+  hal.release(table_of(named).release(named.object, cookie, uses.data(), uses.size()));
+}
+
+bool Allocator::lives(size_t policy, uint64_t cookie) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, segment] : segments_)
+    if (segment.policy == policy)
+      for (const auto& [begin, block] : segment.live)
+        if (block.cookie == cookie) return true;
+  return false;
 }
 
 // What may still use the memory was queued before it was released.
@@ -177,7 +197,7 @@ Status Allocator::release(const Place& place, std::span<const belay_event> uses)
   Hal& hal = *device_.hal;
   const NamedObject& policy = hal.policies().placing()[place.policy];
   // Out of the list before anyone else can be placed there.
-  std::map<uint64_t, uint64_t>::node_type live;
+  std::map<uint64_t, Block>::node_type live;
   {
     std::lock_guard lock(mutex_);
     live = segments_.at(place.segment).live.extract(place.offset);

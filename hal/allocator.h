@@ -62,15 +62,21 @@ class Allocator {
   void close();
 
  private:
+  struct Block {
+    uint64_t end, cookie;
+  };
   struct Segment {
     size_t policy;
     uint64_t bytes, heap;
-    belay_obj object;                   // of the driver
-    std::map<uint64_t, uint64_t> live;  // begin, end of what is placed
+    belay_obj object;                // of the driver
+    std::map<uint64_t, Block> live;  // what is placed, by its begin
     uint64_t inside;  // buffers of the driver's in it: those, and released ones still in use
   };
   Result<std::optional<Place>> ask(size_t policy, const belay_alloc_req& req, Stream* first);
   Status check(size_t policy, const belay_alloc_req& req, const belay_placed& placed, Place& out);
+  // Gives a place back that is wrong or cannot be taken; a cookie that a live buffer has stays that buffer's.
+  void refuse(size_t policy, uint64_t cookie, std::span<const belay_event> uses);
+  bool lives(size_t policy, uint64_t cookie);
   Status wait(std::span<const belay_event> waits, Stream* first);
   Status add_segment(size_t policy, uint64_t bytes, uint64_t heap);
   void free_segment(Segment& segment);

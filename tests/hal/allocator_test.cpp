@@ -161,10 +161,12 @@ TEST_F(AllocatorTest, WrongPlacesAreRefusedAndNamed) {
   begin();
   belay_obj* kept = buffer(device(), 100);
   const uint64_t segment = bump_.segments.begin()->first;
+  uint64_t cookie = 700;
   const auto answer = [&](uint64_t id, uint64_t at) {
     EXPECT_CALL(policy, place)
-        .WillOnce([=](const belay_place_req&, belay_placed* out) {
-          out->segment = id, out->offset = at, out->wait_count = 0;
+        .WillOnce([id, at, cookie](const belay_place_req&, belay_placed* out) {
+          out->segment = id, out->offset = at, out->cookie = cookie, out->wait_count = 2;
+          out->waits[0] = {1, 11}, out->waits[1] = {2, 12};
           return Status();
         })
         .RetiresOnSaturation();
@@ -173,11 +175,26 @@ TEST_F(AllocatorTest, WrongPlacesAreRefusedAndNamed) {
     EXPECT_EQ(status.code(), Code::kInternal);
     return status.message();
   };
+  // Such a place is given back to the policy, with what may still use it.
+  ON_CALL(policy, release).WillByDefault([&](uint64_t given, const belay_event* uses, uint64_t count) {
+    EXPECT_EQ(given, cookie);
+    EXPECT_EQ(count, 2u);
+    EXPECT_EQ(uses[1].value, 12u);
+    return Status();
+  });
+  EXPECT_CALL(policy, release).Times(5);
   EXPECT_THAT(answer(segment, 64), AllOf(HasSubstr("policy 'pool'"), HasSubstr("where a buffer lives")));
   EXPECT_THAT(answer(segment, 1 << 20), HasSubstr("which has 1048576 bytes"));
   EXPECT_THAT(answer(segment, UINT64_MAX - 63), HasSubstr("which has 1048576 bytes"));
   EXPECT_THAT(answer(segment, 129), HasSubstr("not aligned to 64"));
   EXPECT_THAT(answer(segment + 1000, 0), HasSubstr("none of its segments"));
+  ::testing::Mock::VerifyAndClearExpectations(&policy);
+  // But not where a live buffer has the cookie: that buffer is released once, when it ends.
+  cookie = 1;
+  EXPECT_CALL(policy, release).Times(0);
+  EXPECT_THAT(answer(segment, 64), HasSubstr("where a buffer lives"));
+  ::testing::Mock::VerifyAndClearExpectations(&policy);
+  EXPECT_CALL(policy, release(1, _, 0)).WillOnce(Return(Status()));
   vt().buffer_destroy(host(), kept);
 }
 
