@@ -213,16 +213,18 @@ TEST(ConfigurationTest, IsCheckedShownAndExplainedWithoutLoadingAPlugin) {
 TEST(ConfigurationTest, TheCheckSaysWhatStartWouldSay) {
   const std::string dir = BELAY_TEST_PLUGIN_DIR;
   const belay_str dirs[] = {belay::to_str(dir)};
-  for (const char* more : {"[runtime]\ndevice = \"null\"\ndrivers = [\"null\", \"null\"]\n",
-                           "[runtime]\ndevice = \"null\"\n[plugin.null]\nuse = [\"belay.driver/1:nil\"]\n"}) {
+  for (const char* set :
+       {"runtime.drivers=[\"null\", \"null\"]", "plugin.null.use=[\"belay.driver/1:nil\"]"}) {
+    const belay_str sets[] = {belay::to_str(std::string_view(set))};
     belay_runtime_req req{};
     req.hdr.struct_size = sizeof req;
-    req.text = belay::to_str(std::string_view(more));
+    req.text = belay::to_str(kNull);
+    req.sets = sets, req.set_count = 1;
     req.plugin_dirs = dirs, req.plugin_dir_count = 1;
     belay::StringSink effective;
     const Status checked = belay::take(belay_config_check(&req, effective.sink()));
     EXPECT_FALSE(checked.ok());
-    EXPECT_EQ(checked.message(), created({.text = more}).message());
+    EXPECT_EQ(checked.message(), created({.text = kNull, .sets = {set}}).message());
   }
 }
 
