@@ -5,10 +5,10 @@
 #include <belay/tensor_io.hpp>
 
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,19 +26,23 @@ constexpr size_t kLongestId = 64;
 
 void check_id(const std::string& id) {
   const auto small = [](char c) { return c >= 'a' && c <= 'z'; };
-  const bool good = !id.empty() && id.size() <= kLongestId && small(id[0]) && std::all_of(id.begin(), id.end(), [&](char c) {
-    return small(c) || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-  });
+  const bool good = !id.empty() && id.size() <= kLongestId && small(id[0]) &&
+                    std::all_of(id.begin(), id.end(), [&](char c) {
+                      return small(c) || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+                    });
   if (!good)
-    fail_usage("'" + printable(id) + "' is no id of a plugin; want a small letter, then small letters, digits, '.', '_' or '-', " +
-                   std::to_string(kLongestId) + " in all at most.",
-               "Ids of plugins are unique: one like vendor.thing does not meet another's.");
+    fail_usage(
+        "'" + printable(id) +
+            "' is no id of a plugin; want a small letter, then small letters, digits, '.', '_' or '-', " +
+            std::to_string(kLongestId) + " in all at most.",
+        "Ids of plugins are unique: one like vendor.thing does not meet another's.");
 }
 
 // A template's text with the id in it. C has no '.' and '-' in names: there they are '_'.
 std::string filled(std::string_view text, const std::string& id) {
   std::string name = id, out;
-  std::replace_if(name.begin(), name.end(), [](char c) { return c == '.' || c == '-'; }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '.' || c == '-'; }, '_');
   while (!text.empty()) {
     const size_t at = text.find('@');
     out.append(text.substr(0, at));
@@ -52,20 +56,25 @@ std::string filled(std::string_view text, const std::string& id) {
 }
 
 [[noreturn]] void cannot_make(const std::string& folder, int error) {
-  throw Failure{Exit::kInput, error == EACCES || error == EPERM || error == EROFS ? "PERMISSION_DENIED" : "INVALID_ARGUMENT",
-                "Cannot make the folder '" + folder + "': " + std::strerror(error) + ".", "Name another place with --dir DIR."};
+  throw Failure{
+      Exit::kInput,
+      error == EACCES || error == EPERM || error == EROFS ? "PERMISSION_DENIED" : "INVALID_ARGUMENT",
+      "Cannot make the folder '" + folder + "': " + std::strerror(error) + ".",
+      "Name another place with --dir DIR."};
 }
 
 [[noreturn]] void there_already(const std::string& folder) {
-  throw Failure{Exit::kInput, "ALREADY_EXISTS", "There is something at '" + folder + "' already; nothing was changed.",
+  throw Failure{Exit::kInput, "ALREADY_EXISTS",
+                "There is something at '" + folder + "' already; nothing was changed.",
                 "Choose another id, or another place with --dir DIR."};
 }
 
-// A folder beside the one that is to be, under a name that nobody uses; it goes with all that is in it unless it gets its
-// own name. So the project is there whole or not at all.
+// A folder beside the one that is to be, under a name that nobody uses; it goes with all that is in it unless
+// it gets its own name. So the project is there whole or not at all.
 class Draft {
  public:
-  Draft(const std::string& parent, const std::string& folder) : folder_(folder), path_(parent + "/.belay-new.XXXXXX") {
+  Draft(const std::string& parent, const std::string& folder)
+      : folder_(folder), path_(parent + "/.belay-new.XXXXXX") {
     if (!mkdtemp(path_.data())) {
       path_.clear();
       cannot_make(folder, errno);
@@ -89,7 +98,8 @@ class Draft {
     const mode_t mask = umask(0);
     umask(mask);
     if (chmod(path_.c_str(), 0777 & ~mask) != 0) cannot_make(folder_, errno);
-    // Somebody may have made something there meanwhile; not every file system can look and rename in one step.
+    // Somebody may have made something there meanwhile; not every file system can look and rename in one
+    // step.
     int failed = renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, folder_.c_str(), RENAME_NOREPLACE);
     if (failed && (errno == EINVAL || errno == ENOSYS)) {
       if (::access(folder_.c_str(), F_OK) == 0) there_already(folder_);
@@ -116,8 +126,9 @@ std::string installed_prefix() {
 
 Exit plugins_new(const NewPluginOptions& options, Output& output) {
   if (std::find(plugin_kinds().begin(), plugin_kinds().end(), options.kind) == plugin_kinds().end())
-    fail_usage("There is no kind '" + printable(options.kind) + "'; kinds are " + joined(plugin_kinds()) + ".",
-               did_you_mean(options.kind, plugin_kinds()));
+    fail_usage(
+        "There is no kind '" + printable(options.kind) + "'; kinds are " + joined(plugin_kinds()) + ".",
+        did_you_mean(options.kind, plugin_kinds()));
   check_id(options.id);
   const std::string parent = options.dir.empty() ? "." : options.dir;
   need_folder(parent);
@@ -136,14 +147,15 @@ Exit plugins_new(const NewPluginOptions& options, Output& output) {
 
   const std::string prefix = installed_prefix();
   if (output.json) {
-    output.document("belay.plugins-new/1", {{"kind", options.kind}, {"id", options.id}, {"folder", folder}, {"files", files}});
+    output.document("belay.plugins-new/1",
+                    {{"kind", options.kind}, {"id", options.id}, {"folder", folder}, {"files", files}});
     return Exit::kOk;
   }
   const std::string at = printable(folder);
   output.print("Plugin '" + options.id + "' (" + options.kind + ") is in " + at + ": " + joined(files) +
                "\nNext:\n  cmake -S " + at + " -B " + at + "/build -DCMAKE_PREFIX_PATH=" +
-               (prefix.empty() ? "<where Belay is installed>" : printable(prefix)) + "\n  cmake --build " + at +
-               "/build && ctest --test-dir " + at + "/build\nThen " + at + "/README.md\n");
+               (prefix.empty() ? "<where Belay is installed>" : printable(prefix)) + "\n  cmake --build " +
+               at + "/build && ctest --test-dir " + at + "/build\nThen " + at + "/README.md\n");
   return Exit::kOk;
 }
 

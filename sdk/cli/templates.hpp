@@ -9,7 +9,8 @@ namespace belay::cli {
 struct TemplateFile {
   std::string_view kind;  // "driver"
   std::string_view name;  // "plugin.cpp"
-  std::string_view text;  // with @ID@ and @NAME@ where the plugin's id is to be, and what CMake makes of it for C
+  std::string_view
+      text;  // with @ID@ and @NAME@ where the plugin's id is to be, and what CMake makes of it for C
 };
 std::span<const TemplateFile> template_files();
 

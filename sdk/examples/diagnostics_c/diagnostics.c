@@ -1,5 +1,6 @@
-/* The plugin `diagnostics_c`: diagnostics in plain C11. They count the records of a runtime and their time, and check for
- * `belay doctor` that the clock moves in steps that are fine enough. Nothing of C++ is needed to build or run it. */
+/* The plugin `diagnostics_c`: diagnostics in plain C11. They count the records of a runtime and their time,
+ * and check for `belay doctor` that the clock moves in steps that are fine enough. Nothing of C++ is needed
+ * to build or run it. */
 #define _POSIX_C_SOURCE 200809L
 #include <belay/abi/diagnostics.h>
 #include <belay/abi/plugin.h>
@@ -13,7 +14,8 @@
 
 #define ID "diagnostics_c"
 #define VERSION "0.1.0"
-#define TEXT(literal) {(literal), sizeof(literal) - 1} /* a belay_str */
+#define TEXT(literal) \
+  { (literal), sizeof(literal) - 1 } /* a belay_str */
 
 struct belay_ctx { /* from open to close */
   const belay_host* host;
@@ -33,7 +35,8 @@ static belay_status fail(const belay_ctx* ctx, uint32_t code, const char* messag
 
 static void say(belay_sink sink, const char* text) { sink.write(sink.user, text, strlen(text)); }
 
-/* ---- the slots of the diagnostics -------------------------------------------------------------------------------- */
+/* ---- the slots of the diagnostics
+ * -------------------------------------------------------------------------------- */
 static diagnostics* self(const belay_obj* object) { return object->impl; }
 
 static void on_records(belay_obj* object, const belay_trace_record* records, uint64_t count) {
@@ -70,14 +73,16 @@ static belay_status run_check(belay_obj* object, uint64_t index, uint64_t* out_o
   struct timespec step;
   const belay_status wrong = check_index(object, index);
   if (wrong != BELAY_OK) return wrong;
-  if (clock_getres(CLOCK_MONOTONIC, &step) != 0) return fail(self(object)->ctx, BELAY_INTERNAL, "There is no monotonic clock.");
+  if (clock_getres(CLOCK_MONOTONIC, &step) != 0)
+    return fail(self(object)->ctx, BELAY_INTERNAL, "There is no monotonic clock.");
   const int64_t ns = (int64_t)step.tv_sec * 1000000000 + step.tv_nsec;
   const int fine = ns <= self(object)->resolution;
   *out_outcome = fine ? BELAY_CHECK_PASSED : BELAY_CHECK_WARNING;
   snprintf(line, sizeof line, "the clock moves in steps of %" PRId64 " ns", ns);
   say(text, line);
   if (!fine) {
-    snprintf(line, sizeof line, ", want at most %" PRId64 ": times that are measured are coarse", self(object)->resolution);
+    snprintf(line, sizeof line, ", want at most %" PRId64 ": times that are measured are coarse",
+             self(object)->resolution);
     say(text, line);
   }
   return BELAY_OK;
@@ -108,7 +113,8 @@ static const belay_diagnostics_vt table = {.hdr = {sizeof(belay_diagnostics_vt),
                                            .flush = NULL,
                                            .destroy = destroy};
 
-/* ---- the plugin -------------------------------------------------------------------------------------------------- */
+/* ---- the plugin
+ * -------------------------------------------------------------------------------------------------- */
 static belay_status create(belay_ctx* ctx, const belay_value* config, belay_created* out) {
   diagnostics* const made = malloc(sizeof *made);
   const belay_value* const resolution = config ? config->vt->get(config, str("resolution")) : NULL;
@@ -162,7 +168,10 @@ static const struct {
   char name[8];
   belay_note note;
 } note __attribute__((used, section(".note.belay"), aligned(4))) = {
-    sizeof(BELAY_NOTE_NAME), sizeof(belay_note), BELAY_NOTE_TYPE, BELAY_NOTE_NAME,
+    sizeof(BELAY_NOTE_NAME),
+    sizeof(belay_note),
+    BELAY_NOTE_TYPE,
+    BELAY_NOTE_NAME,
     {.format = 1,
      .abi_major = BELAY_ABI_MAJOR,
      .abi_minor = BELAY_ABI_MINOR,

@@ -1,6 +1,7 @@
-/* The plugin `diagnostics_python`: the part of it that is no Python. It gives the entry that every plugin has, starts a
- * Python that it finds when it is opened (nothing of Python is linked), and runs diagnostics.py out of its data folder,
- * which fills in `create` and the table of slots with functions of its own, made by ctypes. */
+/* The plugin `diagnostics_python`: the part of it that is no Python. It gives the entry that every plugin
+ * has, starts a Python that it finds when it is opened (nothing of Python is linked), and runs diagnostics.py
+ * out of its data folder, which fills in `create` and the table of slots with functions of its own, made by
+ * ctypes. */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #include <belay/abi/diagnostics.h>
 #include <belay/abi/plugin.h>
@@ -17,7 +18,8 @@
 #define ID "diagnostics_python"
 #define VERSION "0.1.0"
 #define SCRIPT "diagnostics.py"
-#define TEXT(literal) {(literal), sizeof(literal) - 1} /* a belay_str */
+#define TEXT(literal) \
+  { (literal), sizeof(literal) - 1 } /* a belay_str */
 
 static belay_str str(const char* text) { return (belay_str){text, strlen(text)}; }
 
@@ -34,7 +36,8 @@ typedef struct bridge {
   char error[2048]; /* why it could not be set up; empty: it was */
 } bridge;
 
-/* The table lives as long as the library, so this does, too. One host at a time has the plugin open in a process. */
+/* The table lives as long as the library, so this does, too. One host at a time has the plugin open in a
+ * process. */
 static bridge shared;
 static int is_open;
 
@@ -43,7 +46,8 @@ struct belay_ctx {
 };
 static belay_ctx ctx;
 
-/* ---- Python, as far as it is needed ------------------------------------------------------------------------------ */
+/* ---- Python, as far as it is needed
+ * ------------------------------------------------------------------------------ */
 static struct {
   int (*is_initialized)(void);
   void (*initialize)(int with_signals);
@@ -56,9 +60,10 @@ static struct {
 static const struct {
   const char* name;
   void** to;
-} needed[] = {{"Py_IsInitialized", (void**)&python.is_initialized}, {"Py_InitializeEx", (void**)&python.initialize},
-              {"PyEval_SaveThread", (void**)&python.save_thread},   {"PyGILState_Ensure", (void**)&python.ensure},
-              {"PyGILState_Release", (void**)&python.release},      {"PyRun_SimpleString", (void**)&python.run}};
+} needed[] = {
+    {"Py_IsInitialized", (void**)&python.is_initialized}, {"Py_InitializeEx", (void**)&python.initialize},
+    {"PyEval_SaveThread", (void**)&python.save_thread},   {"PyGILState_Ensure", (void**)&python.ensure},
+    {"PyGILState_Release", (void**)&python.release},      {"PyRun_SimpleString", (void**)&python.run}};
 
 /* The library by name. Global, because the modules of Python that are libraries themselves find it so. */
 static void* open_python(const char* name, char* why, size_t why_bytes) {
@@ -76,9 +81,10 @@ static void* open_python(const char* name, char* why, size_t why_bytes) {
     found = dlopen(guess, RTLD_NOW | RTLD_GLOBAL);
   }
   if (!found)
-    snprintf(why, why_bytes,
-             "There is no libpython3.9.so.1.0 to libpython3.14.so.1.0 where libraries are looked for; install one "
-             "(on Debian 12: libpython3.11), or name it under [plugin." ID ".config] library.");
+    snprintf(
+        why, why_bytes,
+        "There is no libpython3.9.so.1.0 to libpython3.14.so.1.0 where libraries are looked for; install one "
+        "(on Debian 12: libpython3.11), or name it under [plugin." ID ".config] library.");
   return found;
 }
 
@@ -94,8 +100,8 @@ static int start_python(const char* name, char* why, size_t why_bytes) {
   }
   if (python.is_initialized()) return 1;
   /* Nobody's environment or folder decides what runs in this process. */
-  static const char* const flags[] = {"Py_IsolatedFlag", "Py_IgnoreEnvironmentFlag", "Py_NoSiteFlag", "Py_NoUserSiteDirectory",
-                                      "Py_DontWriteBytecodeFlag"};
+  static const char* const flags[] = {"Py_IsolatedFlag", "Py_IgnoreEnvironmentFlag", "Py_NoSiteFlag",
+                                      "Py_NoUserSiteDirectory", "Py_DontWriteBytecodeFlag"};
   for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i) {
     int* const flag = dlsym(library, flags[i]);
     if (flag) *flag = 1;
@@ -117,29 +123,35 @@ static const char kBegin[] =
     "def belay_begin(address):\n"
     "    import ctypes, traceback\n"
     "    class Head(ctypes.Structure):\n"
-    "        _fields_ = [('sizes', ctypes.c_uint64 * 4), ('host', ctypes.c_void_p), ('script', ctypes.c_void_p),\n"
+    "        _fields_ = [('sizes', ctypes.c_uint64 * 4), ('host', ctypes.c_void_p), ('script', "
+    "ctypes.c_void_p),\n"
     "                    ('script_bytes', ctypes.c_uint64)]\n"
     "    head = Head.from_address(address)\n"
     "    try:\n"
-    "        names = {'__name__': 'belay_" ID "'}\n"
+    "        names = {'__name__': 'belay_" ID
+    "'}\n"
     "        text = ctypes.string_at(head.script, head.script_bytes)\n"
-    "        exec(compile(text, '" SCRIPT "', 'exec'), names)\n"
+    "        exec(compile(text, '" SCRIPT
+    "', 'exec'), names)\n"
     "        names['fill'](address)\n"
     "    except BaseException:\n"
     "        said = traceback.format_exc().encode(errors='replace')[-%zu:]\n"
     "        ctypes.memmove(address + %zu, said + b'\\0', len(said) + 1)\n"
-    "belay_begin(%" PRIuPTR ")\n"
+    "belay_begin(%" PRIuPTR
+    ")\n"
     "del belay_begin\n";
 
 static void run_script(void) {
   char code[sizeof kBegin + 64];
   snprintf(code, sizeof code, kBegin, sizeof shared.error - 1, offsetof(bridge, error), (uintptr_t)&shared);
   const int lock = python.ensure();
-  if (python.run(code) != 0 && !*shared.error) strcpy(shared.error, "Python could not begin; it said why on stderr.");
+  if (python.run(code) != 0 && !*shared.error)
+    strcpy(shared.error, "Python could not begin; it said why on stderr.");
   python.release(lock);
 }
 
-/* ---- the plugin -------------------------------------------------------------------------------------------------- */
+/* ---- the plugin
+ * -------------------------------------------------------------------------------------------------- */
 typedef struct text { /* grows */
   char* bytes;
   uint64_t length;
@@ -163,11 +175,14 @@ static belay_status fail(const belay_host* host, uint32_t code, const char* mess
   return host->status_make(host, code, str(message));
 }
 
-static belay_status open_with(const belay_host* host, const belay_value* config, text* script, text* library) {
+static belay_status open_with(const belay_host* host, const belay_value* config, text* script,
+                              text* library) {
   char why[sizeof shared.error] = "";
   const belay_fs_vt* const fs = host->get_service(host, str(BELAY_HOST_FS));
   const belay_value* const name = config ? config->vt->get(config, str("library")) : NULL;
-  if (!fs) return fail(host, BELAY_UNIMPLEMENTED, "The host has no " BELAY_HOST_FS ", where " SCRIPT " would be read.");
+  if (!fs)
+    return fail(host, BELAY_UNIMPLEMENTED,
+                "The host has no " BELAY_HOST_FS ", where " SCRIPT " would be read.");
   const belay_status read = fs->read(host, BELAY_FS_DATA, str(SCRIPT), (belay_sink){script, append});
   if (read != BELAY_OK) return read;
   if (name) {
@@ -175,7 +190,8 @@ static belay_status open_with(const belay_host* host, const belay_value* config,
     append(library, given.ptr, given.len);
   }
   if (script->failed || library->failed) return BELAY_RESOURCE_EXHAUSTED;
-  if (!start_python(library->bytes ? library->bytes : "", why, sizeof why)) return fail(host, BELAY_UNAVAILABLE, why);
+  if (!start_python(library->bytes ? library->bytes : "", why, sizeof why))
+    return fail(host, BELAY_UNAVAILABLE, why);
   shared = (bridge){.bytes = sizeof shared,
                     .host_bytes = sizeof(belay_host),
                     .table_bytes = sizeof(belay_diagnostics_vt),
@@ -192,7 +208,8 @@ static belay_status open_with(const belay_host* host, const belay_value* config,
 static belay_status open_plugin(const belay_host* host, const belay_value* config, belay_ctx** out) {
   text script = {0}, library = {0};
   if (__atomic_exchange_n(&is_open, 1, __ATOMIC_ACQ_REL))
-    return fail(host, BELAY_ALREADY_EXISTS, "'" ID "' is open in another runtime of this process; it has one Python.");
+    return fail(host, BELAY_ALREADY_EXISTS,
+                "'" ID "' is open in another runtime of this process; it has one Python.");
   const belay_status status = open_with(host, config, &script, &library);
   free(script.bytes);
   free(library.bytes);
@@ -237,7 +254,10 @@ static const struct {
   char name[8];
   belay_note note;
 } note __attribute__((used, section(".note.belay"), aligned(4))) = {
-    sizeof(BELAY_NOTE_NAME), sizeof(belay_note), BELAY_NOTE_TYPE, BELAY_NOTE_NAME,
+    sizeof(BELAY_NOTE_NAME),
+    sizeof(belay_note),
+    BELAY_NOTE_TYPE,
+    BELAY_NOTE_NAME,
     {.format = 1,
      .abi_major = BELAY_ABI_MAJOR,
      .abi_minor = BELAY_ABI_MINOR,

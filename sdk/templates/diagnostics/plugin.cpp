@@ -1,5 +1,5 @@
-// The plugin @ID@: diagnostics that count the records of a runtime by their kind and check one thing of the machine for
-// `belay doctor`: that a process may have enough files open.
+// The plugin @ID@: diagnostics that count the records of a runtime by their kind and check one thing of the
+// machine for `belay doctor`: that a process may have enough files open.
 #include <belay/abi/diagnostics.h>
 #include <belay/fill.hpp>
 #include <belay/plugin.hpp>
@@ -22,7 +22,8 @@ static_assert(kKinds.size() == BELAY_TRACE_RANGE + 1);
 // From open to close of the plugin.
 struct Plugin {
   const belay_host& host;
-  std::array<std::atomic<uint64_t>, kKinds.size()> counts{};  // of records, by BELAY_TRACE_...; 0: of no known kind
+  std::array<std::atomic<uint64_t>, kKinds.size()>
+      counts{};  // of records, by BELAY_TRACE_...; 0: of no known kind
 
   explicit Plugin(const belay_host& from) : host(from) {}
   ~Plugin() {  // the host may still be called here, other than in `destroy` of an object
@@ -74,12 +75,15 @@ belay_status run_check(belay_obj* object, uint64_t index, uint64_t* out_outcome,
     BELAY_TRY(check_index(index));
     rlimit limit{};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-      return {Code::kInternal, std::string("The limit of open files cannot be read: ") + std::strerror(errno) + "."};
+      return {Code::kInternal,
+              std::string("The limit of open files cannot be read: ") + std::strerror(errno) + "."};
     const bool enough = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= self.open_files;
     *out_outcome = enough ? BELAY_CHECK_PASSED : BELAY_CHECK_WARNING;
-    belay::write(text, limit.rlim_cur == RLIM_INFINITY ? std::string("any number of files may be open")
-                                                       : std::to_string(limit.rlim_cur) + " files may be open");
-    if (!enough) belay::write(text, ", want " + std::to_string(self.open_files) + ": raise it with ulimit -n");
+    belay::write(text, limit.rlim_cur == RLIM_INFINITY
+                           ? std::string("any number of files may be open")
+                           : std::to_string(limit.rlim_cur) + " files may be open");
+    if (!enough)
+      belay::write(text, ", want " + std::to_string(self.open_files) + ": raise it with ulimit -n");
     return {};
   });
 }

@@ -48,7 +48,8 @@ TEST(Diagnostics, ChecksThatFilesCanBeOpened) {
   ASSERT_EQ(diagnostics->run_check(diagnostics, 0, &outcome, text.sink()), BELAY_OK);
   EXPECT_TRUE(outcome == BELAY_CHECK_PASSED || outcome == BELAY_CHECK_WARNING) << outcome;
   EXPECT_NE(text.text().find("may be open"), std::string::npos) << text.text();
-  EXPECT_EQ(host.take(diagnostics->run_check(diagnostics, 1, &outcome, text.sink())).code(), Code::kOutOfRange);
+  EXPECT_EQ(host.take(diagnostics->run_check(diagnostics, 1, &outcome, text.sink())).code(),
+            Code::kOutOfRange);
 }
 
 }  // namespace

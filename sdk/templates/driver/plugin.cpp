@@ -1,5 +1,5 @@
-// The plugin @ID@: a driver with one device, whose memory is the host's. Its streams (stream.hpp) run copies, fills and
-// kernels in their order.
+// The plugin @ID@: a driver with one device, whose memory is the host's. Its streams (stream.hpp) run copies,
+// fills and kernels in their order.
 #include "stream.hpp"
 
 #include <belay/fill.hpp>
@@ -44,22 +44,25 @@ struct Device {
 
   Status alloc(const belay_alloc_req& req, belay_created* out) {
     const uint64_t align = req.align ? req.align : kAlignment;
-    if (req.heap != 0) return {Code::kInvalidArgument, "Heap " + std::to_string(req.heap) + " is none, want 0."};
+    if (req.heap != 0)
+      return {Code::kInvalidArgument, "Heap " + std::to_string(req.heap) + " is none, want 0."};
     if (align & (align - 1))
       return {Code::kInvalidArgument, "Alignment " + std::to_string(align) + " is no power of two."};
     auto buffer = std::make_unique<Buffer>();
     buffer->bytes = req.bytes;
     if (req.host || req.within) {
-      buffer->data = req.within ? belay::self<Buffer>(req.within).data + req.within_offset : static_cast<char*>(req.host);
+      buffer->data = req.within ? belay::self<Buffer>(req.within).data + req.within_offset
+                                : static_cast<char*>(req.host);
     } else {
       const uint64_t before = used.fetch_add(req.bytes);
       void* block = nullptr;
       if (req.bytes > driver.memory || before > driver.memory - req.bytes ||
           posix_memalign(&block, std::max(align, kAlignment), std::max<uint64_t>(req.bytes, 1)) != 0) {
         used.fetch_sub(req.bytes);
-        return {Code::kResourceExhausted, "Device @ID@:0 has no " + std::to_string(req.bytes) + " bytes: " +
-                                              std::to_string(before) + " of " + std::to_string(driver.memory) +
-                                              " are in use; [plugin.'@ID@'.config] memory sets how many there are."};
+        return {Code::kResourceExhausted,
+                "Device @ID@:0 has no " + std::to_string(req.bytes) + " bytes: " + std::to_string(before) +
+                    " of " + std::to_string(driver.memory) +
+                    " are in use; [plugin.'@ID@'.config] memory sets how many there are."};
       }
       buffer->data = static_cast<char*>(block), buffer->owned = true;
     }
@@ -104,7 +107,8 @@ struct Device {
   }
 };
 
-// ---- the table of the device ---------------------------------------------------------------------------------------
+// ---- the table of the device
+// ---------------------------------------------------------------------------------------
 template <class Body>
 belay_status with(belay_obj* object, Body&& body) noexcept {
   Device& device = belay::self<Device>(object);
@@ -167,7 +171,8 @@ constexpr belay_device_vt kDeviceTable{.hdr = {sizeof(belay_device_vt), 0, nullp
                                        .extension = extension,
                                        .destroy = destroy_device};
 
-// ---- the table of the driver ---------------------------------------------------------------------------------------
+// ---- the table of the driver
+// ---------------------------------------------------------------------------------------
 uint64_t device_count(belay_obj*) noexcept { return 1; }
 
 belay_status device_info(belay_obj* object, uint64_t index, belay_device_info* inout) noexcept {
@@ -222,10 +227,11 @@ belay_status create(belay_ctx* ctx, const belay_value* raw, belay_created* out) 
     utsname machine{};
     uname(&machine);
     const belay::Value config(raw);
-    belay::give(out,
-                std::unique_ptr<Driver>(new Driver{host, *executor, uint64_t(config["memory"].as_int(1 << 30)),
-                                                   uint64_t(config["queue_depth"].as_int(1024)), machine.machine}),
-                kDriverTable);
+    belay::give(
+        out,
+        std::unique_ptr<Driver>(new Driver{host, *executor, uint64_t(config["memory"].as_int(1 << 30)),
+                                           uint64_t(config["queue_depth"].as_int(1024)), machine.machine}),
+        kDriverTable);
     return {};
   });
 }

@@ -41,7 +41,8 @@ class Driver : public testing::Test {
     EXPECT_EQ(device->alloc(device, &req, &made), BELAY_OK);
     return {BELAY_OBJ_MAGIC, BELAY_OBJ_BUFFER, 1, nullptr, made.impl, {}};
   }
-  static uint64_t copy(const Adopted<belay_stream_vt>& stream, belay_obj* to, const void* from, uint64_t bytes) {
+  static uint64_t copy(const Adopted<belay_stream_vt>& stream, belay_obj* to, const void* from,
+                       uint64_t bytes) {
     belay_copy_req req{};
     req.hdr.struct_size = sizeof req;
     req.dst = to, req.host_src = from, req.bytes = bytes;
@@ -89,8 +90,9 @@ TEST_F(Driver, RunsWhatIsQueuedInItsOrder) {
   kernel.hdr.struct_size = sizeof kernel;
   kernel.name = belay::to_str("double");
   kernel.fn = [](const belay_exec* exec, const void*, const uint64_t* args) noexcept -> belay_status {
-    exec->parallel_for(exec, 16, [](void* arg, uint64_t i) noexcept { static_cast<unsigned char*>(arg)[i] *= 2; },
-                       reinterpret_cast<void*>(args[0]));
+    exec->parallel_for(
+        exec, 16, [](void* arg, uint64_t i) noexcept { static_cast<unsigned char*>(arg)[i] *= 2; },
+        reinterpret_cast<void*>(args[0]));
     return BELAY_OK;
   };
   const uint64_t args[]{reinterpret_cast<uint64_t>(memory)};
@@ -123,10 +125,12 @@ TEST_F(Driver, WaitsForTimelinesAndForWorkers) {
   host.run_all();
   EXPECT_EQ(order, "");
   belay_status ended = BELAY_UNKNOWN;
-  const belay_completion done{&ended, [](void* user, belay_status status) noexcept { *static_cast<belay_status*>(user) = status; }};
+  const belay_completion done{
+      &ended, [](void* user, belay_status status) noexcept { *static_cast<belay_status*>(user) = status; }};
   ASSERT_EQ(second->on_reached(second, 2, done), BELAY_OK);
   ASSERT_EQ(device->timeline_signal(device, 9, 2, BELAY_OK), BELAY_OK);
-  EXPECT_EQ(host.take(first->synchronize(first, 2, 0)).code(), Code::kDeadlineExceeded);  // a host_call is for workers
+  EXPECT_EQ(host.take(first->synchronize(first, 2, 0)).code(),
+            Code::kDeadlineExceeded);  // a host_call is for workers
   host.run_all();
   EXPECT_EQ(order, "ab");
   EXPECT_EQ(ended, BELAY_OK);

@@ -12,9 +12,9 @@ namespace {
 
 Status check_range(const char* what, const Buffer& buffer, uint64_t offset, uint64_t bytes) {
   if (bytes <= buffer.bytes && offset <= buffer.bytes - bytes) return {};
-  return {Code::kOutOfRange, std::string("The ") + what + " [" + std::to_string(offset) + ", " + std::to_string(offset) +
-                                 " + " + std::to_string(bytes) + ") lies outside of a buffer of " +
-                                 std::to_string(buffer.bytes) + " bytes."};
+  return {Code::kOutOfRange, std::string("The ") + what + " [" + std::to_string(offset) + ", " +
+                                 std::to_string(offset) + " + " + std::to_string(bytes) +
+                                 ") lies outside of a buffer of " + std::to_string(buffer.bytes) + " bytes."};
 }
 
 // What a running kernel finds around it: one thread, scratch memory that ends with it.
@@ -29,7 +29,8 @@ struct Exec {
     table.hdr.struct_size = sizeof table;
     table.user = this;
     table.threads = 1;
-    table.parallel_for = [](const belay_exec*, uint64_t count, void (*body)(void*, uint64_t), void* arg) noexcept {
+    table.parallel_for = [](const belay_exec*, uint64_t count, void (*body)(void*, uint64_t),
+                            void* arg) noexcept {
       for (uint64_t i = 0; i < count; ++i) body(arg, i);
     };
     table.scratch = [](const belay_exec* exec, uint64_t bytes) noexcept -> void* {
@@ -44,7 +45,8 @@ struct Exec {
       }
       return block;
     };
-    table.output = [](const belay_exec* exec, uint64_t index, const int64_t* dims, uint32_t rank) noexcept -> void* {
+    table.output = [](const belay_exec* exec, uint64_t index, const int64_t* dims,
+                      uint32_t rank) noexcept -> void* {
       const belay_launch_req& req = static_cast<Exec*>(exec->user)->launch;
       return req.output ? req.output(req.output_user, index, dims, rank) : nullptr;
     };
@@ -81,7 +83,10 @@ void Shared::advance(std::unique_lock<std::mutex>& lock, Timeline& timeline, uin
 }
 
 Stream::Stream(std::shared_ptr<Shared> shared, uint64_t timeline, bool continues)
-    : shared_(std::move(shared)), id_(timeline), continues_(continues), timeline_(std::make_shared<Timeline>()) {
+    : shared_(std::move(shared)),
+      id_(timeline),
+      continues_(continues),
+      timeline_(std::make_shared<Timeline>()) {
   const std::lock_guard lock(shared_->mutex);
   shared_->timelines[id_] = timeline_;
 }
@@ -131,7 +136,8 @@ void Stream::run_ready(std::unique_lock<std::mutex>& lock, bool on_worker) {
   while (!waiting_.empty()) {
     Operation& first = waiting_.front();
     if (first.before && first.before->reached < first.before_value) {
-      if (std::find(first.before->blocked.begin(), first.before->blocked.end(), this) == first.before->blocked.end())
+      if (std::find(first.before->blocked.begin(), first.before->blocked.end(), this) ==
+          first.before->blocked.end())
         first.before->blocked.push_back(this);
       break;
     }
@@ -149,7 +155,8 @@ void Stream::run_ready(std::unique_lock<std::mutex>& lock, bool on_worker) {
       }
       lock.lock();
       status = std::move(status).while_doing("running " + std::string(operation.name) + ", operation " +
-                                             std::to_string(operation.value) + " of timeline " + std::to_string(id_));
+                                             std::to_string(operation.value) + " of timeline " +
+                                             std::to_string(id_));
     }
     if (!status.ok() && timeline_->status_of(operation.value).ok())
       timeline_->failures.push_back({operation.value, UINT64_MAX, std::move(status)});
@@ -184,8 +191,9 @@ Status Stream::copy(const belay_copy_req& req, uint64_t* out_value) {
 Status Stream::fill(const belay_fill_req& req, uint64_t* out_value) {
   const uint64_t size = req.pattern_bytes, bytes = req.bytes, pattern = req.pattern;
   if ((size != 1 && size != 2 && size != 4 && size != 8) || bytes % size != 0)
-    return {Code::kInvalidArgument, "A fill has a pattern of 1, 2, 4 or 8 bytes that divides its length, not of " +
-                                        std::to_string(size) + " bytes for " + std::to_string(bytes) + "."};
+    return {Code::kInvalidArgument,
+            "A fill has a pattern of 1, 2, 4 or 8 bytes that divides its length, not of " +
+                std::to_string(size) + " bytes for " + std::to_string(bytes) + "."};
   if (!req.dst) return {Code::kInvalidArgument, "A fill needs a buffer."};
   BELAY_TRY(check_range("target", belay::self<Buffer>(req.dst), req.dst_offset, bytes));
   char* const dst = belay::self<Buffer>(req.dst).data + req.dst_offset;
@@ -219,11 +227,12 @@ Status Stream::wait(belay_event event, uint64_t* out_value) {
       return {Code::kNotFound, "Timeline " + std::to_string(event.timeline) + " is none of this device."};
     before = at->second;
     if (before == timeline_ && event.value > before->queued)
-      return {Code::kFailedPrecondition, "The stream would wait for itself: value " + std::to_string(event.value) +
-                                             " is not queued yet."};
+      return {Code::kFailedPrecondition, "The stream would wait for itself: value " +
+                                             std::to_string(event.value) + " is not queued yet."};
   }
-  return queue({.name = "wait", .body = nullptr, .before = before, .before_value = event.timeline ? event.value : 0},
-               out_value);
+  return queue(
+      {.name = "wait", .body = nullptr, .before = before, .before_value = event.timeline ? event.value : 0},
+      out_value);
 }
 
 Status Stream::host_call(void (*fn)(void*), void* user, uint64_t* out_value) {
@@ -257,9 +266,10 @@ Status Stream::synchronize(uint64_t value, uint64_t timeout_ns) {
   if (!reached()) wake(lock);
   if (timeout_ns == BELAY_FOREVER)
     shared_->changed.wait(lock, reached);
-  else if (!shared_->changed.wait_for(lock, std::chrono::nanoseconds(std::min<uint64_t>(timeout_ns, INT64_MAX / 4)), reached))
-    return {Code::kDeadlineExceeded, "The stream stands at " + std::to_string(timeline_->reached) + ", not yet at " +
-                                         std::to_string(value) + "; the work goes on."};
+  else if (!shared_->changed.wait_for(
+               lock, std::chrono::nanoseconds(std::min<uint64_t>(timeout_ns, INT64_MAX / 4)), reached))
+    return {Code::kDeadlineExceeded, "The stream stands at " + std::to_string(timeline_->reached) +
+                                         ", not yet at " + std::to_string(value) + "; the work goes on."};
   return timeline_->status_of(value);
 }
 
@@ -292,7 +302,8 @@ Status Stream::recover() {
   return {};
 }
 
-// ---- the table -----------------------------------------------------------------------------------------------------
+// ---- the table
+// -----------------------------------------------------------------------------------------------------
 namespace {
 
 template <class Body>

@@ -46,15 +46,15 @@ struct Shared {
   const belay_executor_vt& executor;
   const uint64_t queue_depth;
   std::mutex mutex;
-  std::condition_variable changed;  // a timeline moved, or a stream came to rest
+  std::condition_variable changed;                          // a timeline moved, or a stream came to rest
   std::map<uint64_t, std::shared_ptr<Timeline>> timelines;  // by id
 
   // Moves a timeline on; completions run without the lock.
   void advance(std::unique_lock<std::mutex>& lock, Timeline& timeline, uint64_t value);
 };
 
-// Operations run in their order, one at a time: by a thread that synchronizes, or by a worker of the host. What is foreign
-// code (host_call, kernels that may block) is for workers alone.
+// Operations run in their order, one at a time: by a thread that synchronizes, or by a worker of the host.
+// What is foreign code (host_call, kernels that may block) is for workers alone.
 class Stream {
  public:
   Stream(std::shared_ptr<Shared> shared, uint64_t timeline, bool continues);
@@ -74,7 +74,8 @@ class Stream {
   uint64_t last_value();
   belay::Status recover();
   const belay_host& host() const { return shared_->host; }
-  void wake(std::unique_lock<std::mutex>& lock);  // a worker, unless one is on its way or there is nothing to run
+  void wake(
+      std::unique_lock<std::mutex>& lock);  // a worker, unless one is on its way or there is nothing to run
 
  private:
   struct Operation {

@@ -14,7 +14,8 @@ namespace {
 
 std::string text_of(const std::vector<int64_t>& dims) {
   std::string out;
-  for (const int64_t dim : dims) out += (out.empty() ? "" : "x") + (dim < 0 ? std::string("?") : std::to_string(dim));
+  for (const int64_t dim : dims)
+    out += (out.empty() ? "" : "x") + (dim < 0 ? std::string("?") : std::to_string(dim));
   return "[" + out + "]";
 }
 
@@ -56,32 +57,39 @@ Result<Lent> Context::lent(const belay_tensor& tensor, const Port& port, const c
   out.set = true;
   out.dims.assign(tensor.dims, tensor.dims + tensor.rank);
   if (tensor.dtype != BELAY_DT_FLOAT32)
-    return Status(Code::kInvalidArgument, who + " is of float32, not of " + std::string(belay::dtype_name(tensor.dtype)) + ".");
+    return Status(Code::kInvalidArgument,
+                  who + " is of float32, not of " + std::string(belay::dtype_name(tensor.dtype)) + ".");
   bool fits = port.info.rank == BELAY_NONE || port.dims.size() == out.dims.size();
-  for (size_t i = 0; fits && i < port.dims.size(); ++i) fits = port.dims[i] < 0 || port.dims[i] == out.dims[i];
+  for (size_t i = 0; fits && i < port.dims.size(); ++i)
+    fits = port.dims[i] < 0 || port.dims[i] == out.dims[i];
   const auto count = belay::element_count(out.dims);
   if (!fits || !count)
-    return Status(Code::kInvalidArgument, who + " has the dims " + text_of(out.dims) + ", want " + text_of(port.dims) + ".");
+    return Status(Code::kInvalidArgument,
+                  who + " has the dims " + text_of(out.dims) + ", want " + text_of(port.dims) + ".");
   out.count = *count;
   if (tensor.strides) out.strides.assign(tensor.strides, tensor.strides + tensor.rank);
   out.data = static_cast<char*>(tensor.data);
   if (tensor.buffer) {
-    const auto* hal = static_cast<const belay_hal_vt*>(host().get_service(&host(), belay::literal(BELAY_HOST_HAL)));
+    const auto* hal =
+        static_cast<const belay_hal_vt*>(host().get_service(&host(), belay::literal(BELAY_HOST_HAL)));
     belay_hal_buffer_info info{};
     info.hdr.struct_size = sizeof info;
-    if (!hal) return Status(Code::kUnimplemented, who + " is in a buffer, and the host has no " BELAY_HOST_HAL ".");
+    if (!hal)
+      return Status(Code::kUnimplemented, who + " is in a buffer, and the host has no " BELAY_HOST_HAL ".");
     BELAY_TRY(belay::from_c(host(), hal->buffer_info(&host(), tensor.buffer, &info)));
     if (!info.host)
-      return Status(Code::kInvalidArgument, who + " is in a buffer that the host does not see; the engine '@ID@' runs there.");
+      return Status(Code::kInvalidArgument,
+                    who + " is in a buffer that the host does not see; the engine '@ID@' runs there.");
     out.data = static_cast<char*>(info.host) + tensor.offset;
   }
-  if (out.count && !out.data) return Status(Code::kInvalidArgument, who + " has no memory: its data is NULL.");
+  if (out.count && !out.data)
+    return Status(Code::kInvalidArgument, who + " has no memory: its data is NULL.");
   return out;
 }
 
 Status Context::no_port(const char* what, uint64_t index, size_t count) const {
-  return {Code::kOutOfRange, std::string(what) + " " + std::to_string(index) + " is not there: '" + model_.name +
-                                 "' has " + std::to_string(count) + "."};
+  return {Code::kOutOfRange, std::string(what) + " " + std::to_string(index) + " is not there: '" +
+                                 model_.name + "' has " + std::to_string(count) + "."};
 }
 
 Status Context::set_input(uint64_t index, const belay_datum* datum) {
@@ -92,7 +100,8 @@ Status Context::set_input(uint64_t index, const belay_datum* datum) {
   }
   if (datum->kind != BELAY_TYPE_TENSOR || !datum->tensor)
     return {Code::kInvalidArgument, "Input '" + model_.inputs[index].name + "' of '" + model_.name +
-                                        "' is a tensor; something of kind " + std::to_string(datum->kind) + " came."};
+                                        "' is a tensor; something of kind " + std::to_string(datum->kind) +
+                                        " came."};
   BELAY_ASSIGN(inputs_[index].from, lent(*datum->tensor, model_.inputs[index], "Input"));
   return {};
 }
@@ -117,7 +126,8 @@ Status Context::run() {
     Moved& moved = inputs_[i].moved = {};
     const uint64_t bytes = input.count * sizeof(float);
     if (!input.set)
-      return {Code::kFailedPrecondition, "Input '" + model_.inputs[i].name + "' of '" + model_.name + "' was not set."};
+      return {Code::kFailedPrecondition,
+              "Input '" + model_.inputs[i].name + "' of '" + model_.name + "' was not set."};
     Value& value = values_[model_.inputs[i].value];
     value.dims = input.dims, value.count = input.count;
     if (input.strides.empty() && reinterpret_cast<uintptr_t>(input.data) % alignof(float) == 0) {
@@ -137,7 +147,8 @@ Status Context::run() {
     Value& to = values_[step.to];
     to.dims = from.dims, to.count = from.count;
     to.storage.resize(from.count);
-    for (uint64_t i = 0; i < from.count; ++i) to.storage[i] = from.data[i] < 0 ? 0 : from.data[i];  // NaN stays
+    for (uint64_t i = 0; i < from.count; ++i)
+      to.storage[i] = from.data[i] < 0 ? 0 : from.data[i];  // NaN stays
     to.data = to.storage.data();
     arena += from.count * sizeof(float);
   }
@@ -165,8 +176,9 @@ Status Context::run() {
       continue;
     }
     if (output.to.dims != value.dims)
-      return {Code::kInvalidArgument, "Output '" + model_.outputs[i].name + "' of '" + model_.name + "' has the dims " +
-                                          text_of(value.dims) + "; its memory is for " + text_of(output.to.dims) + "."};
+      return {Code::kInvalidArgument, "Output '" + model_.outputs[i].name + "' of '" + model_.name +
+                                          "' has the dims " + text_of(value.dims) + "; its memory is for " +
+                                          text_of(output.to.dims) + "."};
     const float* from = value.data;
     walk(output.to, [&](char* to) { std::memcpy(to, from++, sizeof(float)); });
     model_.output_copied += output.moved.copied = output.tensor.bytes;
@@ -183,20 +195,22 @@ Status Context::run_async(belay_completion completion) {
       static_cast<const belay_executor_vt*>(host().get_service(&host(), belay::literal(BELAY_HOST_EXECUTOR)));
   if (!executor) return {Code::kUnimplemented, "The host has no " BELAY_HOST_EXECUTOR "; call run."};
   waiting_ = completion;
-  return belay::from_c(host(), executor->post_blocking(
-                                   &host(),
-                                   [](void* user) noexcept {
-                                     Context& self = *static_cast<Context*>(user);
-                                     const belay_completion done = self.waiting_;  // `done` may end this context
-                                     const belay_status status = belay::guard(self.host(), [&] { return self.run(); });
-                                     done.done(done.user, status);
-                                   },
-                                   this));
+  return belay::from_c(
+      host(), executor->post_blocking(
+                  &host(),
+                  [](void* user) noexcept {
+                    Context& self = *static_cast<Context*>(user);
+                    const belay_completion done = self.waiting_;  // `done` may end this context
+                    const belay_status status = belay::guard(self.host(), [&] { return self.run(); });
+                    done.done(done.user, status);
+                  },
+                  this));
 }
 
 Status Context::output(uint64_t index, const belay_datum** out) {
   if (index >= outputs_.size()) return no_port("Output", index, outputs_.size());
-  if (!ran_) return {Code::kFailedPrecondition, "'" + model_.name + "' has not run with success in this context."};
+  if (!ran_)
+    return {Code::kFailedPrecondition, "'" + model_.name + "' has not run with success in this context."};
   *out = &outputs_[index].datum;
   return {};
 }
@@ -219,7 +233,8 @@ Status Context::output_memory(uint64_t index, belay_io_memory* inout) const {
   return {};
 }
 
-// ---- the table -----------------------------------------------------------------------------------------------------
+// ---- the table
+// -----------------------------------------------------------------------------------------------------
 namespace {
 
 template <class Body>

@@ -13,7 +13,8 @@ struct Lent {
 
 class Context {
  public:
-  explicit Context(Model& model) : model_(model), inputs_(model.inputs.size()), outputs_(model.outputs.size()) {}
+  explicit Context(Model& model)
+      : model_(model), inputs_(model.inputs.size()), outputs_(model.outputs.size()) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();

@@ -65,8 +65,9 @@ Status Model::read(belay_span image) {
     const NodeView node = view.node(i);
     const std::string who = "Node '" + std::string(node.name()) + "' of '" + name + "'";
     if (!node.domain().empty() || node.op() != "Relu")
-      return {Code::kUnimplemented, who + " is " + std::string(node.op()) + "-" + std::to_string(node.version()) +
-                                        " of domain '" + std::string(node.domain().empty() ? "ai.onnx" : node.domain()) +
+      return {Code::kUnimplemented, who + " is " + std::string(node.op()) + "-" +
+                                        std::to_string(node.version()) + " of domain '" +
+                                        std::string(node.domain().empty() ? "ai.onnx" : node.domain()) +
                                         "'; the engine '@ID@' runs Relu alone."};
     if (node.output(0) == BELAY_NONE) continue;  // nobody wants it
     steps.push_back({node.input(0), node.output(0), who});
@@ -76,11 +77,13 @@ Status Model::read(belay_span image) {
   for (const uint32_t value : view.indices(main.inputs)) {
     const belay_graph_type* type = view.type(value);
     if (!type || type->kind != BELAY_TYPE_TENSOR || type->dtype != BELAY_DT_FLOAT32)
-      return {Code::kUnimplemented, "Input '" + std::string(view.string(view.values()[value].name)) + "' of '" + name +
-                                        "' is of type " + std::string(belay::dtype_name(view.dtype(value))) +
+      return {Code::kUnimplemented, "Input '" + std::string(view.string(view.values()[value].name)) +
+                                        "' of '" + name + "' is of type " +
+                                        std::string(belay::dtype_name(view.dtype(value))) +
                                         "; the engine '@ID@' takes tensors of float32."};
     if (view.values()[value].constant != BELAY_NONE)
-      return {Code::kUnimplemented, "Input '" + std::string(view.string(view.values()[value].name)) + "' of '" + name +
+      return {Code::kUnimplemented, "Input '" + std::string(view.string(view.values()[value].name)) +
+                                        "' of '" + name +
                                         "' has a default value; the engine '@ID@' knows no constants."};
     read_port(view, value, inputs.emplace_back());
     known[value] = true;
@@ -92,8 +95,8 @@ Status Model::read(belay_span image) {
   }
   for (const uint32_t value : view.indices(main.outputs)) {
     if (!known[value])
-      return {Code::kUnimplemented, "Output '" + std::string(view.string(view.values()[value].name)) + "' of '" + name +
-                                        "' is a constant; the engine '@ID@' knows none."};
+      return {Code::kUnimplemented, "Output '" + std::string(view.string(view.values()[value].name)) +
+                                        "' of '" + name + "' is a constant; the engine '@ID@' knows none."};
     read_port(view, value, outputs.emplace_back());
   }
   create_ns_ = host.now_ns(&host) - begin;
@@ -104,8 +107,9 @@ Status Model::take_context() {
   std::unique_lock lock(mutex_);
   if (waits_) given_back_.wait(lock, [&] { return contexts_ < max_contexts_; });
   if (contexts_ >= max_contexts_)
-    return {Code::kResourceExhausted, "All " + std::to_string(max_contexts_) + " contexts of '" + name +
-                                          "' are in use ([engine] max_contexts); destroy one, or run one after the other."};
+    return {Code::kResourceExhausted,
+            "All " + std::to_string(max_contexts_) + " contexts of '" + name +
+                "' are in use ([engine] max_contexts); destroy one, or run one after the other."};
   ++contexts_;
   return {};
 }
@@ -140,7 +144,8 @@ std::string Model::describe() const {
   return "{\"engine\": \"@ID@\", \"kernels\": [" + kernels + "]}";
 }
 
-// ---- the table -----------------------------------------------------------------------------------------------------
+// ---- the table
+// -----------------------------------------------------------------------------------------------------
 namespace {
 
 Model& at(belay_obj* object) { return belay::self<Model>(object); }
@@ -149,8 +154,8 @@ belay_status port_info(Model& model, const std::deque<Port>& ports, const char* 
                        belay_io_info* inout) {
   return belay::guard(model.host, [&]() -> Status {
     if (index >= ports.size())
-      return {Code::kOutOfRange, std::string(what) + " " + std::to_string(index) + " is not there: '" + model.name +
-                                     "' has " + std::to_string(ports.size()) + "."};
+      return {Code::kOutOfRange, std::string(what) + " " + std::to_string(index) + " is not there: '" +
+                                     model.name + "' has " + std::to_string(ports.size()) + "."};
     belay::fill(inout, ports[index].info);
     return {};
   });

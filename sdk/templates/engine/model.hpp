@@ -1,4 +1,5 @@
-// An executable of the engine: the graph as steps, what is known of its inputs and outputs, and the pool of contexts.
+// An executable of the engine: the graph as steps, what is known of its inputs and outputs, and the pool of
+// contexts.
 #pragma once
 
 #include <belay/abi/engine.h>
@@ -21,7 +22,7 @@ struct Port {
   belay_io_info info{};
 };
 
-struct Step {  // one Relu
+struct Step {         // one Relu
   uint32_t from, to;  // values
   std::string name;
 };

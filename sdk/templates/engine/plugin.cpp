@@ -1,5 +1,6 @@
-// The plugin @ID@: an engine for graphs of one operator, Relu of float32. It runs them on the host, on the thread that
-// calls `run`; to run kernels on devices it would ask belay.host.hal/1 for streams and launch what providers prepare.
+// The plugin @ID@: an engine for graphs of one operator, Relu of float32. It runs them on the host, on the
+// thread that calls `run`; to run kernels on devices it would ask belay.host.hal/1 for streams and launch
+// what providers prepare.
 #include "model.hpp"
 
 #include <belay/plugin.hpp>
@@ -25,7 +26,8 @@ belay_status load(belay_obj* object, const belay_load_req* req, belay_created* o
 
 void destroy(belay_obj* object) noexcept { delete &belay::self<Engine>(object); }
 
-constexpr belay_engine_vt kTable{.hdr = {sizeof(belay_engine_vt), 0, nullptr}, .load = load, .destroy = destroy};
+constexpr belay_engine_vt kTable{
+    .hdr = {sizeof(belay_engine_vt), 0, nullptr}, .load = load, .destroy = destroy};
 
 struct Plugin {
   const belay_host& host;

@@ -51,7 +51,8 @@ class Engine : public testing::Test {
     EXPECT_EQ(model->context(model, &made), BELAY_OK);
     return plugin.adopt<belay_context_vt>(belay::shape::kContext, made);
   }
-  static belay_tensor tensor(float* data, const std::vector<int64_t>& dims, const int64_t* strides = nullptr) {
+  static belay_tensor tensor(float* data, const std::vector<int64_t>& dims,
+                             const int64_t* strides = nullptr) {
     belay_tensor out{};
     out.hdr.struct_size = sizeof out;
     out.dtype = BELAY_DT_FLOAT32, out.rank = uint32_t(dims.size()), out.dims = dims.data(), out.data = data;
@@ -105,7 +106,8 @@ TEST_F(Engine, RunsAChainAndWritesWhereItIsAskedTo) {
 
   x[0] = 9;  // lent, so the next run reads what is there then
   belay_status ended = BELAY_UNKNOWN;
-  const belay_completion done{&ended, [](void* user, belay_status status) noexcept { *static_cast<belay_status*>(user) = status; }};
+  const belay_completion done{
+      &ended, [](void* user, belay_status status) noexcept { *static_cast<belay_status*>(user) = status; }};
   EXPECT_EQ(run->run_async(run, done), BELAY_DEFERRED);
   host.run_all();
   EXPECT_EQ(ended, BELAY_OK);

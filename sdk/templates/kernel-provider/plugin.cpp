@@ -38,7 +38,8 @@ struct Relu {
         [](void* arg, uint64_t part) noexcept {
           const Part& all = *static_cast<Part*>(arg);
           const uint64_t end = std::min(all.count, (part + 1) * kPart);
-          for (uint64_t i = part * kPart; i < end; ++i) all.to[i] = all.from[i] < 0 ? 0 : all.from[i];  // NaN stays
+          for (uint64_t i = part * kPart; i < end; ++i)
+            all.to[i] = all.from[i] < 0 ? 0 : all.from[i];  // NaN stays
         },
         &all);
     return BELAY_OK;
@@ -62,7 +63,8 @@ std::string refusal(const View& view, const NodeView& node) {
     return "'@ID@' has " + name_of(node) + " for float32 alone, not for " +
            std::string(belay::dtype_name(view.dtype(node.input(0))));
   if (node.output(0) == BELAY_NONE) return name_of(node) + " has no output that is wanted";
-  if (!elements_of(view, node.input(0))) return "the dims of the input of " + name_of(node) + " depend on data";
+  if (!elements_of(view, node.input(0)))
+    return "the dims of the input of " + name_of(node) + " depend on data";
   return "";
 }
 

@@ -32,7 +32,10 @@ struct Claims {  // what the provider said
   std::vector<belay_claim> claims;
   std::vector<std::string> refusals;
   belay_claim_sink sink() {
-    return {this, [](void* user, const belay_claim* claim) noexcept { static_cast<Claims*>(user)->claims.push_back(*claim); },
+    return {this,
+            [](void* user, const belay_claim* claim) noexcept {
+              static_cast<Claims*>(user)->claims.push_back(*claim);
+            },
             [](void* user, uint32_t, belay_str reason) noexcept {
               static_cast<Claims*>(user)->refusals.push_back(belay::to_string(reason));
             }};
@@ -48,7 +51,8 @@ class KernelProvider : public testing::Test {
   Claims claim(const std::vector<uint64_t>& image) {
     Claims out;
     const void* constants[2]{};
-    const belay_claim_req req{{sizeof req, 0, nullptr}, {image.data(), image.size() * 8}, 0, 0, &device, constants};
+    const belay_claim_req req{
+        {sizeof req, 0, nullptr}, {image.data(), image.size() * 8}, 0, 0, &device, constants};
     const belay_claim_sink sink = out.sink();
     EXPECT_EQ(provider->claim(provider, &req, &sink), BELAY_OK);
     return out;
@@ -56,7 +60,8 @@ class KernelProvider : public testing::Test {
   belay_device_info device{};
   FakeHost host;
   PluginFile plugin{host, BELAY_PLUGIN_FILE};
-  Adopted<belay_kernel_provider_vt> provider = plugin.make<belay_kernel_provider_vt>(BELAY_KERNEL_PROVIDER_KIND);
+  Adopted<belay_kernel_provider_vt> provider =
+      plugin.make<belay_kernel_provider_vt>(BELAY_KERNEL_PROVIDER_KIND);
 };
 
 TEST_F(KernelProvider, ServesDevicesWhoseMemoryTheHostSees) {
@@ -97,7 +102,8 @@ TEST_F(KernelProvider, ComputesRelu) {
   belay_exec exec{};
   exec.hdr.struct_size = sizeof exec;
   exec.threads = 1;
-  exec.parallel_for = [](const belay_exec*, uint64_t count, void (*body)(void*, uint64_t), void* arg) noexcept {
+  exec.parallel_for = [](const belay_exec*, uint64_t count, void (*body)(void*, uint64_t),
+                         void* arg) noexcept {
     for (uint64_t i = 0; i < count; ++i) body(arg, i);
   };
   const uint64_t args[]{reinterpret_cast<uint64_t>(x.data()), reinterpret_cast<uint64_t>(y.data())};

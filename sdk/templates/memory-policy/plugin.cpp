@@ -1,5 +1,5 @@
-// The plugin @ID@: a memory policy that places blocks for dynamic use first-fit: each at the lowest offset that is free,
-// in the first segment of its heap with room. It computes with numbers and touches no memory.
+// The plugin @ID@: a memory policy that places blocks for dynamic use first-fit: each at the lowest offset
+// that is free, in the first segment of its heap with room. It computes with numbers and touches no memory.
 #include <belay/abi/memory_policy.h>
 #include <belay/fill.hpp>
 #include <belay/plugin.hpp>
@@ -83,7 +83,8 @@ class FirstFit {
   Status remove(uint64_t id) {
     const std::lock_guard lock(mutex_);
     const auto segment = segments_.find(id);
-    if (segment == segments_.end()) return {Code::kNotFound, "'@ID@' has no segment " + std::to_string(id) + "."};
+    if (segment == segments_.end())
+      return {Code::kNotFound, "'@ID@' has no segment " + std::to_string(id) + "."};
     std::erase_if(pending_, [&](const Pending& pending) { return pending.segment == id; });
     std::erase_if(blocks_, [&](const auto& entry) {
       const Block& block = entry.second;
@@ -114,9 +115,11 @@ class FirstFit {
   belay_policy_stats stats() const {
     const std::lock_guard lock(mutex_);
     belay_policy_stats all{};
-    all.reserved = reserved_, all.in_use = in_use_, all.peak_in_use = peak_in_use_, all.requested = requested_;
+    all.reserved = reserved_, all.in_use = in_use_, all.peak_in_use = peak_in_use_,
+    all.requested = requested_;
     all.blocks = blocks_.size(), all.peak_reserved = peak_reserved_, all.segments = segments_.size();
-    all.places = places_, all.releases = releases_, all.need_segments = need_segments_, all.trimmed = trimmed_;
+    all.places = places_, all.releases = releases_, all.need_segments = need_segments_,
+    all.trimmed = trimmed_;
     for (const Pending& pending : pending_) all.pending += pending.bytes;
     for (const auto& [id, segment] : segments_) {
       uint64_t at = 0;

@@ -36,7 +36,8 @@ class MemoryPolicy : public testing::Test {
                           &reached};
   FakeHost host;
   PluginFile plugin{host, BELAY_PLUGIN_FILE};
-  belay::testing::Adopted<belay_memory_policy_vt> policy = plugin.make<belay_memory_policy_vt>(BELAY_MEMORY_POLICY_KIND);
+  belay::testing::Adopted<belay_memory_policy_vt> policy =
+      plugin.make<belay_memory_policy_vt>(BELAY_MEMORY_POLICY_KIND);
 };
 
 TEST_F(MemoryPolicy, PlacesAtTheLowestFreeOffset) {

@@ -26,8 +26,9 @@ struct Operator {  // of ONNX's default domain
   uint32_t version;  // of its newest definition
   size_t inputs;
 };
-constexpr Operator kOperators[] = {{"Add", 14, 2}, {"Sub", 14, 2},  {"Mul", 14, 2},  {"Div", 14, 2},     {"MatMul", 13, 2},
-                                   {"Neg", 13, 1}, {"Relu", 14, 1}, {"Tanh", 13, 1}, {"Sigmoid", 13, 1}, {"Softmax", 13, 1}};
+constexpr Operator kOperators[] = {{"Add", 14, 2},     {"Sub", 14, 2},    {"Mul", 14, 2},  {"Div", 14, 2},
+                                   {"MatMul", 13, 2},  {"Neg", 13, 1},    {"Relu", 14, 1}, {"Tanh", 13, 1},
+                                   {"Sigmoid", 13, 1}, {"Softmax", 13, 1}};
 
 std::string quote(std::string_view text) { return "'" + std::string(text) + "'"; }
 
@@ -46,9 +47,11 @@ class Reader {
  public:
   // The frozen graph. Every failure names its line.
   Result<std::string> read(std::string_view text) {
-    if (text.substr(0, text.find('\n')) != kFirstLine && text.substr(0, text.find('\n')) != std::string(kFirstLine) + "\r")
-      return Status(Code::kUnimplemented, "Line 1 is " + quote(text.substr(0, std::min(text.find('\n'), size_t{60}))) +
-                                              ", want " + quote(kFirstLine) + ": this reader knows version 1 alone.");
+    if (text.substr(0, text.find('\n')) != kFirstLine &&
+        text.substr(0, text.find('\n')) != std::string(kFirstLine) + "\r")
+      return Status(Code::kUnimplemented,
+                    "Line 1 is " + quote(text.substr(0, std::min(text.find('\n'), size_t{60}))) + ", want " +
+                        quote(kFirstLine) + ": this reader knows version 1 alone.");
     uint64_t number = 0;
     while (!text.empty()) {
       const size_t end = std::min(text.find('\n'), text.size());
@@ -57,7 +60,8 @@ class Reader {
       if (++number == 1 || words.empty()) continue;
       BELAY_TRY(statement(words).while_doing("reading line " + std::to_string(number)));
     }
-    if (outputs_ == 0) return Status(Code::kInvalidArgument, "The model has no output; want a line 'output NAME'.");
+    if (outputs_ == 0)
+      return Status(Code::kInvalidArgument, "The model has no output; want a line 'output NAME'.");
     return graph_.freeze();
   }
 
@@ -67,9 +71,10 @@ class Reader {
     if (words[0] == "constant" && words.size() >= 5 && words[4] == "=") return constant(words);
     if (words[0] == "node" && words.size() >= 4 && words[2] == "=") return node(words);
     if (words[0] == "output" && words.size() == 2) return output(words[1]);
-    return {Code::kDataLoss, quote(words[0]) + " with " + std::to_string(words.size() - 1) +
-                                 " words after it is no line of this format; want 'input NAME TYPE DIMS', 'constant NAME "
-                                 "TYPE DIMS = NUMBERS', 'node NAME = OPERATOR NAMES' or 'output NAME'."};
+    return {Code::kDataLoss,
+            quote(words[0]) + " with " + std::to_string(words.size() - 1) +
+                " words after it is no line of this format; want 'input NAME TYPE DIMS', 'constant NAME "
+                "TYPE DIMS = NUMBERS', 'node NAME = OPERATOR NAMES' or 'output NAME'."};
   }
 
   Status input(const std::vector<std::string_view>& words) {
@@ -98,12 +103,13 @@ class Reader {
     }
     const auto count = belay::element_count(dims);
     if (!count || *count != numbers.size())
-      return {Code::kInvalidArgument, "Constant " + quote(words[1]) + " of " + std::string(words[3]) + " has " +
-                                          std::to_string(numbers.size()) + " numbers, want " +
+      return {Code::kInvalidArgument, "Constant " + quote(words[1]) + " of " + std::string(words[3]) +
+                                          " has " + std::to_string(numbers.size()) + " numbers, want " +
                                           (count ? std::to_string(*count) : "fewer dims") + "."};
-    const uint32_t bytes =
-        graph_.add_constant(words[1], BELAY_DT_FLOAT32, dims, {numbers.data(), numbers.size() * sizeof(float)});
-    values_.emplace(words[1], graph_.add_value(0, words[1], graph_.tensor_type(BELAY_DT_FLOAT32, dims), bytes));
+    const uint32_t bytes = graph_.add_constant(words[1], BELAY_DT_FLOAT32, dims,
+                                               {numbers.data(), numbers.size() * sizeof(float)});
+    values_.emplace(words[1],
+                    graph_.add_value(0, words[1], graph_.tensor_type(BELAY_DT_FLOAT32, dims), bytes));
     return {};
   }
 
@@ -115,7 +121,9 @@ class Reader {
       if (one.name == words[3]) op = &one;
       known += std::string(known.empty() ? "" : ", ") + std::string(one.name);
     }
-    if (!op) return {Code::kUnimplemented, "Operator " + quote(words[3]) + " is not known; there are " + known + "."};
+    if (!op)
+      return {Code::kUnimplemented,
+              "Operator " + quote(words[3]) + " is not known; there are " + known + "."};
     std::vector<uint32_t> inputs;
     for (size_t i = 4; i < words.size(); ++i) {
       BELAY_ASSIGN(const uint32_t value, find(words[i]));
@@ -123,7 +131,8 @@ class Reader {
     }
     if (inputs.size() != op->inputs)
       return {Code::kInvalidArgument, "Node " + quote(words[1]) + ": " + std::string(op->name) + " takes " +
-                                          std::to_string(op->inputs) + " inputs, not " + std::to_string(inputs.size()) + "."};
+                                          std::to_string(op->inputs) + " inputs, not " +
+                                          std::to_string(inputs.size()) + "."};
     // The type of the result is left open: whoever runs the graph finds it.
     const uint32_t result = graph_.add_value(0, words[1], BELAY_NONE);
     graph_.add_node(0, "", op->name, op->version, words[1], inputs, std::vector{result});
@@ -160,7 +169,8 @@ class Reader {
       const bool number = error == std::errc() && end == one.data() + one.size() && value >= 0;
       const bool name = !one.empty() && one[0] >= 'A' && one[0] <= 'Z';
       if (!number && !(name && names))
-        return Status(Code::kDataLoss, quote(one) + " in the dims " + quote(text) + " is no number of 0 or more" +
+        return Status(Code::kDataLoss, quote(one) + " in the dims " + quote(text) +
+                                           " is no number of 0 or more" +
                                            (names ? " and no name (a capital)." : "."));
       dims.push_back(number ? Dim{value, ""} : Dim{-1, std::string(one)});
       if (one.size() == rest.size()) return dims;
@@ -182,7 +192,8 @@ uint32_t sniff(belay_obj*, const belay_sniff_req* req) noexcept {
   return head.starts_with("@ID@ ") ? 1000 : 0;  // of any version: `parse` says which there are
 }
 
-belay_status parse(belay_obj* object, belay_model_reader* reader, const belay_value*, const belay_model_sink* sink) noexcept {
+belay_status parse(belay_obj* object, belay_model_reader* reader, const belay_value*,
+                   const belay_model_sink* sink) noexcept {
   const belay_host& host = belay::self<Format>(object).host;
   belay_status passed_on = BELAY_OK;  // of the reader or the sink, which are the host's
   const belay_status own = belay::guard(host, [&]() -> Status {

@@ -31,7 +31,8 @@ class ModelFormat : public ::testing::Test {
   }
   FakeHost host;
   PluginFile plugin{host, BELAY_PLUGIN_FILE};
-  belay::testing::Adopted<belay_model_format_vt> format = plugin.make<belay_model_format_vt>(BELAY_MODEL_FORMAT_KIND);
+  belay::testing::Adopted<belay_model_format_vt> format =
+      plugin.make<belay_model_format_vt>(BELAY_MODEL_FORMAT_KIND);
   FakeSink sink;
 };
 
@@ -43,7 +44,10 @@ TEST_F(ModelFormat, KnowsItsFilesByTheirFirstWords) {
 }
 
 TEST_F(ModelFormat, ReadsAGraph) {
-  ASSERT_TRUE(parse("@ID@ 1\ninput x float32 Nx2\nconstant c float32 2 = 1.5 -2\nnode y = Add x c  # a sum\noutput y\n").ok());
+  ASSERT_TRUE(
+      parse(
+          "@ID@ 1\ninput x float32 Nx2\nconstant c float32 2 = 1.5 -2\nnode y = Add x c  # a sum\noutput y\n")
+          .ok());
   ASSERT_EQ(sink.images.size(), 1u);
   std::vector<uint64_t> words((sink.images[0].size() + 7) / 8);  // an image is aligned to 8 bytes
   std::memcpy(words.data(), sink.images[0].data(), sink.images[0].size());

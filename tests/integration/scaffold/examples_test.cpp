@@ -1,5 +1,5 @@
-// The examples that are not in C++, sdk/examples/diagnostics_c and diagnostics_python, as their files are built: each
-// answers as any other diagnostics.
+// The examples that are not in C++, sdk/examples/diagnostics_c and diagnostics_python, as their files are
+// built: each answers as any other diagnostics.
 #include <belay/abi/diagnostics.h>
 #include <belay/testing/fake_services.hpp>
 #include <belay/testing/plugin_file.hpp>
@@ -29,11 +29,13 @@ std::string text_of(const std::string& path) {
 
 bool has_python() {
   for (int minor = 14; minor >= 9; --minor)
-    if (dlopen(("libpython3." + std::to_string(minor) + ".so.1.0").c_str(), RTLD_NOW | RTLD_GLOBAL)) return true;
+    if (dlopen(("libpython3." + std::to_string(minor) + ".so.1.0").c_str(), RTLD_NOW | RTLD_GLOBAL))
+      return true;
   return false;
 }
 #define NEEDS_PYTHON() \
-  if (!has_python()) GTEST_SKIP() << "There is no libpython3.9 to libpython3.14 here (on Debian 12: libpython3.11)."
+  if (!has_python())   \
+  GTEST_SKIP() << "There is no libpython3.9 to libpython3.14 here (on Debian 12: libpython3.11)."
 
 struct Named {  // an example, and what it says of one record of 250 ns and one of 750 ns
   const char* file;
@@ -73,7 +75,8 @@ TEST_P(Examples, AnswersLikeAnyOther) {
       EXPECT_EQ(json.text(), GetParam().json);
       ASSERT_EQ(object->dump(object, belay::to_str("text"), text.sink()), BELAY_OK);
       EXPECT_NE(text.text().find("100000"), std::string::npos) << text.text();
-      EXPECT_EQ(host.take(object->dump(object, belay::to_str("xml"), other.sink())).code(), Code::kUnimplemented);
+      EXPECT_EQ(host.take(object->dump(object, belay::to_str("xml"), other.sink())).code(),
+                Code::kUnimplemented);
 
       ASSERT_EQ(object->check_count(object), 1u);
       belay_check_info info{};
@@ -101,10 +104,11 @@ TEST_P(Examples, AnswersLikeAnyOther) {
 
 INSTANTIATE_TEST_SUITE_P(
     , Examples,
-    testing::Values(Named{C_PLUGIN_FILE, "diagnostics_c.clock", R"({"records": 200, "nanoseconds": 100000})"},
-                    Named{PYTHON_PLUGIN_FILE, "diagnostics_python.temporary-files",
-                          R"({"other": 100, "operation": 0, "copy": 100, "alloc": 0, "free": 0, "wait": 0, "load": 0, )"
-                          R"("error": 0, "range": 0, "nanoseconds": 100000})"}),
+    testing::Values(
+        Named{C_PLUGIN_FILE, "diagnostics_c.clock", R"({"records": 200, "nanoseconds": 100000})"},
+        Named{PYTHON_PLUGIN_FILE, "diagnostics_python.temporary-files",
+              R"({"other": 100, "operation": 0, "copy": 100, "alloc": 0, "free": 0, "wait": 0, "load": 0, )"
+              R"("error": 0, "range": 0, "nanoseconds": 100000})"}),
     [](const auto& info) { return std::string(info.index == 0 ? "C" : "Python"); });
 
 class PythonExample : public testing::Test {

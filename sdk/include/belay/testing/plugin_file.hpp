@@ -1,5 +1,5 @@
-// belay/testing/plugin_file.hpp: a plugin as it lies on the disk, in a test of its author: the library is loaded, the
-// plugin opened with a FakeHost, and its components make objects as in a runtime.
+// belay/testing/plugin_file.hpp: a plugin as it lies on the disk, in a test of its author: the library is
+// loaded, the plugin opened with a FakeHost, and its components make objects as in a runtime.
 //
 //   FakeHost host;
 //   PluginFile plugin(host, BELAY_PLUGIN_FILE);  // belay_add_plugin_test() defines the path
@@ -17,8 +17,8 @@
 
 namespace belay::testing {
 
-// What cannot be done is thrown as a sentence (std::runtime_error), which fails the test. The objects that are made end
-// before it does, and it before the host.
+// What cannot be done is thrown as a sentence (std::runtime_error), which fails the test. The objects that
+// are made end before it does, and it before the host.
 class PluginFile {
  public:
   // `config`: the table [plugin.<id>.config]; without one every value reads as not set.
@@ -76,7 +76,8 @@ class PluginFile {
     handshake.hdr.struct_size = sizeof handshake;
     handshake.host_minor = BELAY_ABI_MINOR;
     plugin_ = entry(&host_, &handshake);
-    if (!plugin_) throw std::runtime_error("'" + path + "' does not work with this host: its entry gave no plugin.");
+    if (!plugin_)
+      throw std::runtime_error("'" + path + "' does not work with this host: its entry gave no plugin.");
     if (handshake.layout != BELAY_ABI_LAYOUT)
       throw std::runtime_error("'" + path + "' was compiled with headers of another layout than this test.");
     need(plugin_->open(&host_, config_, &ctx_), "open");
