@@ -155,6 +155,9 @@ struct PluginLoader::State {
 
   Status open(Plugin& plugin) {
     if (!plugin.found->refused.ok()) return plugin.found->refused;
+    const std::string_view probe = host.config().get("runtime.probe").as_string();
+    if (probe == "all" || (probe == "external" && !plugin.found->installed))
+      BELAY_TRY(catalog.probe(*plugin.found, host.config().get("runtime.allow_insecure").as_bool(), init_deadline()));
     plugin.table = &host.table_for(plugin.manifest().id);
     plugin.table->tasks.closed = false;
     const std::vector<std::string> use = use_of(plugin);

@@ -399,6 +399,22 @@ Result<std::vector<core::PluginInfo>> find_plugins(const RuntimeRequest& request
   return found;
 }
 
+Status probe_plugin(const RuntimeRequest& request, const std::string& id) {
+  core::Config config;
+  for (const std::string& set : request.sets) BELAY_TRY(config.add_set(set));
+  BELAY_TRY(config.add_set("runtime.probe=none"));
+  BELAY_TRY(config.add_set("runtime.state_dir=none"));
+  BELAY_ASSIGN(const auto host, core::Host::create(host_options(request, std::move(config))));
+  for (const TableShape& kind : kComponentKinds) host->add_kind(kind);
+  auto hal = std::make_unique<Hal>(*host, HalOptions());
+  host->set_user(hal.get());
+  BELAY_TRY(host->add_service(BELAY_HOST_HAL, &hal_table()));
+  BELAY_TRY(core::Services::offer(*host));
+  BELAY_TRY(host->need(id, "the probe"));
+  const Status started = host->start(), ended = host->shutdown(kUnloadDeadline);
+  return started.ok() ? ended : started;
+}
+
 Status release_plugin(const RuntimeRequest& request, const std::string& id) {
   BELAY_ASSIGN(core::Config config, read_config(request));
   BELAY_TRY(config.check(runtime_schema()));

@@ -106,6 +106,8 @@ Status check_config(const RuntimeRequest& request, belay_sink effective);
 Status config_example(const RuntimeRequest& request, belay_sink text);
 // The plugins found, without loading any.
 Result<std::vector<core::PluginInfo>> find_plugins(const RuntimeRequest& request);
+// Loads, opens, starts and ends one plugin.
+Status probe_plugin(const RuntimeRequest& request, const std::string& id);
 // NOT_FOUND: it is not in quarantine.
 Status release_plugin(const RuntimeRequest& request, const std::string& id);
 

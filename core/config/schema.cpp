@@ -269,12 +269,17 @@ Schema core_schema() {
         .default_value = "\"\"",
         .doc = "where scratch folders of plugins are made; empty: TMPDIR, else /tmp",
         .flags = kPath},
+       {.key = "probe",
+        .type = T::kString,
+        .default_value = "\"external\"",
+        .doc = "plugins that a child process loads first, once for each state of their file, where state_dir remembers "
+               "it: those that are not installed with this library, all, or none",
+        .choices = {"external", "all", "none"}},
        {.key = "state_dir",
         .type = T::kString,
         .default_value = "\"\"",
-        .doc = "where it is remembered which plugins ended a process while they were loaded; empty: BELAY_STATE, "
-               "else belay in XDG_STATE_HOME or ~/.local/state; \"none\": nowhere",
-        .flags = kPath},
+        .doc = "absolute folder where it is remembered which plugins ended a process while they were loaded; empty: BELAY_STATE, "
+               "else belay in XDG_STATE_HOME or ~/.local/state; \"none\": nowhere"},
        {.key = "strikes",
         .type = T::kInt,
         .default_value = "3",

@@ -4,9 +4,11 @@
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/discovery/plugin_file.h"
+#include "core/guard/probe.h"
 
 #include <dlfcn.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -18,18 +20,22 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kManifestEnd = ".plugin.toml", kLibraryEnd = ".so";
 
-// <prefix>/lib/belay/plugins, seen from the library or program that this code is in: lib/libbelay.so or
-// bin/program.
-std::vector<std::string> installed_dirs() {
+// The folder of the library or program that this code is in; empty: not known.
+fs::path own_folder() {
   Dl_info info{};
-  if (!dladdr(reinterpret_cast<const void*>(&installed_dirs), &info) || !info.dli_fname) return {};
+  if (!dladdr(reinterpret_cast<const void*>(&own_folder), &info) || !info.dli_fname) return {};
   std::error_code error;
   // The name of the program itself is as it was called, so the kernel is asked for it.
   fs::path self = fs::canonical(info.dli_fname, error);
   if (error || std::string_view(info.dli_fname).find('/') == std::string_view::npos)
     self = fs::canonical("/proc/self/exe", error);
-  if (error) return {};
-  const fs::path folder = self.parent_path();
+  return error ? fs::path() : self.parent_path();
+}
+
+// <prefix>/lib/belay/plugins, seen from lib/libbelay.so or bin/program.
+std::vector<std::string> installed_dirs() {
+  const fs::path folder = own_folder();
+  if (folder.empty()) return {};
   return {(folder / "belay/plugins").string(), (folder.parent_path() / "lib/belay/plugins").string()};
 }
 
@@ -63,6 +69,9 @@ Status check_pair(const Manifest& manifest, const PluginFile& file) {
 
 Catalog Catalog::search(const CatalogOptions& options) {
   Catalog catalog;
+  if (!options.state_dir.empty() && options.state_dir != "none" && !options.state_dir.starts_with('/'))
+    catalog.warnings_.push_back("[runtime] state_dir " + quote(options.state_dir) +
+                                " is passed over: want an absolute path, or \"none\"");
   catalog.quarantine_ = std::make_shared<Quarantine>(Quarantine::directory(options.state_dir));
   catalog.quarantine_->look_for_the_dead();
   std::vector<std::string> wanted = options.first_dirs;
@@ -73,7 +82,9 @@ Catalog Catalog::search(const CatalogOptions& options) {
     if (const char* path = getauxval(AT_SECURE) ? nullptr : std::getenv("BELAY_PLUGIN_PATH"))
       for (std::string& dir : split_list(path)) wanted.push_back(std::move(dir));
   }
-  std::set<std::string> seen;
+  std::set<std::string> seen, installed;
+  for (const std::string& dir : installed_dirs())
+    if (std::error_code error; fs::exists(dir, error)) installed.insert(fs::canonical(dir, error).string());
   for (size_t i = 0; i < wanted.size(); ++i) {
     std::error_code error;
     const fs::path dir = wanted[i].starts_with('/') && wanted[i].find('$') == std::string::npos
@@ -96,24 +107,25 @@ Catalog Catalog::search(const CatalogOptions& options) {
     }
     if (error)
       catalog.warnings_.push_back("directory of plugins " + quote(dir.string()) + ": " + error.message());
-    for (const std::string& name : names) catalog.add((dir / name).string(), options.allow_insecure);
+    for (const std::string& name : names)
+      catalog.add((dir / name).string(), options.allow_insecure, installed.contains(dir.string()));
     // A build tree or an installation keeps its plugins further down.
-    if (const fs::path below = dir / "lib/belay/plugins";
-        i < named && fs::is_directory(below, error)) {
+    if (const fs::path below = dir / "lib/belay/plugins"; i < named && fs::is_directory(below, error)) {
       wanted.insert(wanted.begin() + ptrdiff_t(i) + 1, below.string());  // before what comes after this one
       ++named;
     }
   }
   for (const std::string& file : options.files)
     catalog.add(file.ends_with(kLibraryEnd) ? file.substr(0, file.size() - kLibraryEnd.size()) : file,
-                options.allow_insecure);
+                options.allow_insecure, false);
   std::stable_sort(catalog.plugins_.begin(), catalog.plugins_.end(),
                    [](const FoundPlugin& a, const FoundPlugin& b) { return a.manifest.id < b.manifest.id; });
   return catalog;
 }
 
-void Catalog::add(const std::string& stem, bool allow_insecure) {
+void Catalog::add(const std::string& stem, bool allow_insecure, bool installed) {
   FoundPlugin plugin;
+  plugin.installed = installed;
   const fs::path manifest_file = stem + std::string(kManifestEnd);
   std::string library = stem + std::string(kLibraryEnd);
   std::error_code error;
@@ -156,6 +168,25 @@ void Catalog::add(const std::string& stem, bool allow_insecure) {
     plugin.refused = {Code::kAlreadyExists, "plugin " + quote(plugin.manifest.id) + " of " + plugin.file +
                                                 " is shadowed by " + other->file + ", found before it"};
   plugins_.push_back(std::move(plugin));
+}
+
+Status Catalog::probe(const FoundPlugin& plugin, bool allow_insecure,
+                      std::chrono::nanoseconds deadline) const {
+  const std::string program = (own_folder().parent_path() / "bin/belay").string(), &id = plugin.manifest.id;
+  if (quarantine_->harmless(plugin.file) || access(program.c_str(), X_OK) != 0) return {};
+  BELAY_ASSIGN(const ProbeResult result,
+               core::probe({.command = {program, "plugins", "probe", id, "--quiet", "--plugin-dir",
+                                        fs::path(plugin.file).parent_path().string(), "--set",
+                                        allow_insecure ? "runtime.allow_insecure=true"
+                                                       : "runtime.allow_insecure=false"},
+                            .deadline = deadline}));
+  if (result.survived) {
+    quarantine_->set_harmless(id, plugin.file);
+    return {};
+  }
+  const std::string said = result.output.empty() ? "" : "; its output: " + result.output;
+  static_cast<void>(quarantine_->add(id, plugin.file, result.what + " while probing" + said));
+  return quarantine_->check(id, plugin.file);
 }
 
 const FoundPlugin* Catalog::find(std::string_view id) const {

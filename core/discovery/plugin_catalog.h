@@ -5,6 +5,7 @@
 #include "core/discovery/manifest.h"
 #include "core/guard/quarantine.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@ struct FoundPlugin {
   std::string file;                // canonical path of the library
   Status refused;                  // why it cannot be used; ok otherwise
   bool quarantined = false;        // that is why
+  bool installed = false;          // with this library, so it is as good as that
   uint64_t device = 0, inode = 0;  // of the file that was checked
 };
 
@@ -44,6 +46,9 @@ class Catalog {
     return warnings_;
   }  // of directories that cannot be read
   const FoundPlugin* find(std::string_view id) const;
+  // Loads a plugin in a child process, once for each state of its file. FAILED_PRECONDITION: it ended the child, or
+  // hung, and is in quarantine now. Where no program `belay` is installed beside this library nothing is done.
+  Status probe(const FoundPlugin& plugin, bool allow_insecure, std::chrono::nanoseconds deadline) const;
   // Plugins whose manifest offers the key "kind:name".
   std::vector<const FoundPlugin*> offering(std::string_view key) const;
   // NOT_FOUND with the nearest id or key and the directories that were searched.
@@ -51,7 +56,7 @@ class Catalog {
 
  private:
   // `stem`: the path of the library without ".so", of its manifest without ".plugin.toml".
-  void add(const std::string& stem, bool allow_insecure);
+  void add(const std::string& stem, bool allow_insecure, bool installed);
   std::vector<FoundPlugin> plugins_;
   std::vector<std::string> directories_, warnings_;
   std::shared_ptr<const Quarantine> quarantine_ = std::make_shared<Quarantine>("");

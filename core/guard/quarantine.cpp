@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMostBytes = 64 << 10;
 constexpr const char* kLoadingEnd = ".loading";
 constexpr const char* kEntryEnd = ".quarantine";
+constexpr const char* kHarmlessEnd = ".harmless";
 
 // What tells a file from what is there after it was changed or replaced; empty: it is not there.
 std::string state_of(const std::string& file) {
@@ -105,7 +106,7 @@ std::string usable(std::string directory) {
 }  // namespace
 
 std::string Quarantine::directory(const std::string& configured) {
-  if (!configured.empty()) return configured == "none" ? "" : configured;
+  if (!configured.empty()) return configured[0] == '/' ? configured : "";
   if (getauxval(AT_SECURE)) return "";
   const auto absolute = [](const char* name) -> std::string {
     const char* const value = std::getenv(name);
@@ -120,13 +121,13 @@ std::string Quarantine::directory(const std::string& configured) {
 
 Quarantine::Quarantine(std::string directory) : directory_(usable(std::move(directory))) {}
 
-std::string Quarantine::entry_of(const std::string& file) const {
-  return directory_ + "/" + hex(sha256(file)).substr(0, 32) + kEntryEnd;
+std::string Quarantine::entry_of(const std::string& file, const char* end) const {
+  return directory_ + "/" + hex(sha256(file)).substr(0, 32) + end;
 }
 
 Status Quarantine::check(const std::string& id, const std::string& file) const {
   if (directory_.empty()) return {};
-  const auto entry = read_record(entry_of(file));
+  const auto entry = read_record(entry_of(file, kEntryEnd));
   if (!entry || entry->file != file || entry->state != state_of(file)) return {};
   return {Code::kFailedPrecondition, "plugin " + quote(id) + " quarantined: " + entry->reason +
                                          " - replace " + file +
@@ -135,19 +136,35 @@ Status Quarantine::check(const std::string& id, const std::string& file) const {
 
 Status Quarantine::add(const std::string& id, const std::string& file, const std::string& reason) const {
   if (directory_.empty()) return {};
+  return keep(entry_of(file, kEntryEnd), Record{id, file, state_of(file), reason, "", "", "", ""}.toml(), id);
+}
+
+bool Quarantine::harmless(const std::string& file) const {
+  if (directory_.empty()) return true;
+  const auto entry = read_record(entry_of(file, kHarmlessEnd));
+  return entry && entry->file == file && entry->state == state_of(file);
+}
+
+void Quarantine::set_harmless(const std::string& id, const std::string& file) const {
+  if (directory_.empty()) return;  // a place that takes no file: it is probed again
+  static_cast<void>(
+      keep(entry_of(file, kHarmlessEnd), Record{id, file, state_of(file), "", "", "", "", ""}.toml(), id));
+}
+
+// Others read it whole or not at all.
+Status Quarantine::keep(const std::string& path, const std::string& text, const std::string& id) const {
   static std::atomic<uint64_t> count{0};
-  const std::string path = entry_of(file),
-                    draft = path + "." + std::to_string(getpid()) + "-" + std::to_string(count.fetch_add(1));
-  const Record record{id, file, state_of(file), reason, "", "", "", ""};
+  const std::string draft = path + "." + std::to_string(getpid()) + "-" + std::to_string(count.fetch_add(1));
   std::ofstream out(draft, std::ios::binary);
-  out << record.toml();
+  out << text;
   out.close();
   std::error_code error;
   if (out) fs::rename(draft, path, error);
   if (out && !error) return {};
+  const std::string why = error ? error.message() : std::strerror(errno);
   fs::remove(draft, error);
-  return {Code::kUnavailable, "plugin " + quote(id) + " cannot be put into quarantine: " + directory_ +
-                                  " takes no file (" + std::strerror(errno) + ")"};
+  return {Code::kUnavailable, "what plugin " + quote(id) + " did is not remembered: " + directory_ +
+                                  " takes no file (" + why + ")"};
 }
 
 Status Quarantine::release(const std::string& id) const {

@@ -28,6 +28,10 @@ class Quarantine {
   // FAILED_PRECONDITION with the reason, where this file, as it is now, is in quarantine.
   Status check(const std::string& id, const std::string& file) const;
   Status add(const std::string& id, const std::string& file, const std::string& reason) const;
+  // Whether this file, as it is now, was loaded by a probe and did no harm; and that it was. Nothing kept:
+  // true.
+  bool harmless(const std::string& file) const;
+  void set_harmless(const std::string& id, const std::string& file) const;
   // NOT_FOUND names those there are.
   Status release(const std::string& id) const;
   struct Entry {
@@ -55,7 +59,8 @@ class Quarantine {
   };
 
  private:
-  std::string entry_of(const std::string& file) const;
+  std::string entry_of(const std::string& file, const char* end) const;
+  Status keep(const std::string& path, const std::string& text, const std::string& id) const;
   const std::string directory_;  // empty: none
 };
 

@@ -476,6 +476,11 @@ class CommandLine {
     add_common(info, common_, Uses::kConfiguration);
     does(info,
          [this] { return plugins_info(common_, required(word_, "plugin's id", "plugins info"), output_); });
+    App* probe = verb(plugins, "probe", "Load, open, start and end one plugin by itself", "  belay plugins probe pool");
+    probe->add_option("id", word_, "The plugin's id")->type_name("ID");
+    add_common(probe, common_, Uses::kConfiguration);
+    does(probe,
+         [this] { return plugins_probe(common_, required(word_, "plugin's id", "plugins probe"), output_); });
     App* release = verb(plugins, "release", "Let a plugin that ended a process be loaded again",
                         "  belay plugins release ascend");
     release->add_option("id", word_, "The plugin's id")->type_name("ID");

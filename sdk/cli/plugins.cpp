@@ -98,6 +98,15 @@ Exit plugins_info(const Common& common, const std::string& id, Output& output) {
   return Exit::kOk;
 }
 
+Exit plugins_probe(const Common& common, const std::string& id, Output& output) {
+  check(belay_plugins_probe(RuntimeRequest(common).get(), to_str(id)), Stage::kConfigure);
+  if (output.json)
+    output.document("belay.plugins-probe/1", {{"id", id}});
+  else
+    output.print("'" + printable(id) + "' was loaded, opened, started and ended.\n");
+  return Exit::kOk;
+}
+
 Exit plugins_release(const Common& common, const std::string& id, Output& output) {
   check(belay_plugins_release(RuntimeRequest(common).get(), to_str(id)), Stage::kConfigure);
   if (output.json)

@@ -95,6 +95,7 @@ Exit conformance_worker(const ConformanceOptions& options, int result_fd);
 
 Exit devices(const Common& common, Output& output);
 Exit plugins_list(const Common& common, Output& output);
+Exit plugins_probe(const Common& common, const std::string& id, Output& output);
 Exit plugins_release(const Common& common, const std::string& id, Output& output);
 Exit plugins_info(const Common& common, const std::string& id, Output& output);
 const std::vector<std::string>& plugin_kinds();  // "driver", "engine" ...

@@ -99,6 +99,13 @@ belay_status belay_plugins_release(const belay_runtime_req* req, belay_str id) {
   });
 }
 
+belay_status belay_plugins_probe(const belay_runtime_req* req, belay_str id) {
+  return guarded("belay_plugins_probe", [&]() -> Status {
+    BELAY_TRY(check(req, "belay_plugins_probe"));
+    return hal::probe_plugin(request_of(req), to_string(id));
+  });
+}
+
 belay_status belay_runtime_plugins(belay_runtime* handle, EachPlugin each, void* user) {
   return guarded("belay_runtime_plugins", [&]() -> Status {
     if (!each) return null_argument("belay_runtime_plugins", "each");

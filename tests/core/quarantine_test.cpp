@@ -21,7 +21,8 @@ class QuarantineTest : public ::testing::TestWithParam<Ending> {
  protected:
   static std::string toml(const TempDir& dir) {
     const std::string id = GetParam().plugin;
-    return "[runtime]\nplugins = [\"b\", \"" + id + "\"]\nstate_dir = \"" + dir / "state" + "\"\n" +
+    return "[runtime]\nplugins = [\"b\", \"" + id + "\"]\nprobe = \"none\"\nstate_dir = \"" + dir / "state" +
+           "\"\n" +
            (GetParam().mode[0] ? "[plugin." + id + ".config]\nmode = \"" + GetParam().mode + "\"\n" : "");
   }
 };

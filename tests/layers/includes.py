@@ -27,7 +27,8 @@ TABLE = [
     ("sdk/templates/*", ["sdk/include", OWN, *HOSTING, *HELPERS], ["gmock", "gtest"]),
     ("core/base", ["sdk/include", OWN], ["boost", "spdlog"]),
     ("core/config", ["sdk/include", OWN, "core/base"], ["toml++"]),
-    ("core/discovery", ["sdk/include", OWN, "core/base", "core/config"], []),
+    ("core/guard", ["sdk/include", OWN, "core/base", "core/config"], []),
+    ("core/discovery", ["sdk/include", OWN, "core/base", "core/config", "core/guard"], []),
     ("core/services", ["sdk/include", "core"], []),
     ("core", ["sdk/include", OWN], ["boost"]),
     ("hal", ["sdk/include", "core", OWN], ["boost"]),
@@ -39,6 +40,7 @@ TABLE = [
      ["sdk/include", OWN, "plugins/engine/graph/ir", "plugins/engine/graph/plan", *HELPERS], ["re2"]),
     ("tests/core/base", ["sdk/include", "core/base", "tests"], None),  # what is built alone is tested alone
     ("tests/core/config", ["sdk/include", "core/config", "core/base", "tests"], None),
+    ("tests/core/guard", ["sdk/include", "core/guard", "core/base", "tests"], None),
     ("tests/core/discovery", ["sdk/include", "core/discovery", "core/config", "core/base", "tests"], None),
     ("tests/core", ["sdk/include", "core", "tests"], None),
     ("tests", ["sdk", "core", "hal", "plugins", "tests"], None),  # None: any

@@ -86,6 +86,9 @@ BELAY_API belay_status belay_plugins_find(const belay_runtime_req*, void (*each)
 /* Lets a plugin that ended a process be tried again ("quarantined" in the list). Errors: NOT_FOUND (names those that
  * are). */
 BELAY_API belay_status belay_plugins_release(const belay_runtime_req*, belay_str id);
+/* Loads, opens, starts and ends one plugin and what it requires, and nothing else of the configuration but
+ * plugin_dirs and sets. Errors: NOT_FOUND, and what the plugin says. */
+BELAY_API belay_status belay_plugins_probe(const belay_runtime_req*, belay_str id);
 /* The plugins of a runtime, with their states. */
 BELAY_API belay_status belay_runtime_plugins(belay_runtime*, void (*each)(void* user, const belay_plugin_info*),
                                              void* user);
