@@ -176,6 +176,7 @@ belay_status belay_runtime_doctor(belay_runtime*, void (*each)(void*, belay_str,
   return BELAY_OK;
 }
 belay_status belay_plugins_release(const belay_runtime_req*, belay_str) { return BELAY_OK; }
+belay_status belay_plugins_probe(const belay_runtime_req*, belay_str) { return BELAY_OK; }
 belay_status belay_runtime_report(belay_runtime*, void (*)(void*, belay_str, belay_str), void*) { return BELAY_OK; }
 
 const belay_hal_vt* belay_runtime_hal(belay_runtime* runtime, const belay_host** out) {

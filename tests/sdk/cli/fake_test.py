@@ -59,7 +59,7 @@ class FakeTest(ProgramTest):
         for line, words in [("rnu double.m", "did you mean 'run'?"), ("run double.m --inptu x", "did you mean '--input'?"),
                             ("plugins lst", "did you mean 'list'?"), ("--json run", "after the verb"),
                             ("plugins explain drivr", "did you mean 'driver'?"), ("explain NOT_FUND", "did you mean 'NOT_FOUND'?"),
-                            ("run double.m --config nothere.toml", "nothere.toml"), ("run", "wants a model"), ("plugins", "list, info, release, explain, new"),
+                            ("run double.m --config nothere.toml", "nothere.toml"), ("run", "wants a model"), ("plugins", "list, info, probe, release, explain, new"),
                             ("run double.m extra", "extra"), ("run double.m --timeout abc", "'abc' is no number"),
                             ("run double.m --repeat 0", "'0' is no number of 1"), ("run double.m --random=-7", "want a seed from 0 on"), ("bench double.m --callers -1", "'-1'"),
                             ("run double.m --zeros --random", "Choose one"), ("run double.m --output-format jpg", "npy, pb or both"),
