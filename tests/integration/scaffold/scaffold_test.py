@@ -72,6 +72,10 @@ class Swap(unittest.TestCase):
         self.assertEqual(done.returncode, code, f"belay {arguments}\n{config}\n{done.stdout}\n{done.stderr}")
         return done
 
+    def digits_by_the_rules(self, config):
+        """As digits_with, with the layer that checks callers and plugins, which finds nothing."""
+        self.assertNotIn("layer validate", self.digits_with('layers = ["validate"]\n' + config).stderr)
+
     def digits_with(self, config):
         """What is printed when the digits are recognised, which must come out as in training."""
         done = self.run_belay("run", self.digits / "digits.onnx", "--input", f"image={self.digits / 'heldout_images.npy'}", "-o",
@@ -101,7 +105,7 @@ class Swap(unittest.TestCase):
 
     def test_driver(self):
         config = 'device = "my.driver:0"\n[engine]\nproviders = ["cpu"]\n[plugin."my.driver".config]\nmemory = '
-        self.digits_with(config + '"64MiB"')
+        self.digits_by_the_rules(config + '"64MiB"')
         self.assertRegex(self.run_belay("devices", config=config + '"64MiB"').stdout, r"my\.driver:0 +\(default\) +memory of the host")
         self.assertIn("passed", next(line for line in self.run_belay("doctor", config=config + '"64MiB"').stdout.splitlines()
                                      if "my.driver:0" in line))
@@ -110,7 +114,7 @@ class Swap(unittest.TestCase):
         self.assertIn("4096", full.stderr)
 
     def test_memory_policy(self):
-        self.digits_with('[memory]\npolicies = ["my.memory-policy"]\nchecked = true\n[plugin."my.memory-policy".config]\nsegment = "64KiB"')
+        self.digits_by_the_rules('[memory]\npolicies = ["my.memory-policy"]\nchecked = true\n[plugin."my.memory-policy".config]\nsegment = "64KiB"')
         trace = self.folder / "trace.csv"
         trace.write_text("op,id,size,stream\na,1,1000,0\na,2,500,0\nf,1,1000,0\na,3,400,0\nf,2,500,0\nf,3,400,0\n")
         self.run_belay("memory", "replay", trace, "--policy", "my.memory-policy", config='[memory]\npolicies = ["my.memory-policy"]')
