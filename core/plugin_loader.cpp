@@ -278,7 +278,7 @@ struct PluginLoader::State {
     if (!plugin.stuck) static_cast<void>(end(plugin, kEndDeadline));
   }
 
-  Status end(Plugin& plugin, std::chrono::nanoseconds deadline) {
+  Status end(Plugin& plugin, std::chrono::nanoseconds deadline, bool keep_mapped = false) {
     const auto until = std::chrono::steady_clock::now() + deadline;
     const auto left = [&] {
       return std::max(std::chrono::nanoseconds(0),
@@ -315,16 +315,19 @@ struct PluginLoader::State {
     report_leaks(plugin);
     plugin.table->live = false;
     set(plugin, PluginState::kClosed);
+    if (!keep_mapped) unmap(plugin);
+    return {};
+  }
+
+  void unmap(Plugin& plugin) {
 #if BELAY_SANITIZER == BELAY_SANITIZER_NONE  // a report needs the library's symbols
     if (plugin.manifest().unload_supported) {
       const bool gone = plugin.library->close();
-      set(plugin, gone ? PluginState::kUnmapped : PluginState::kResident,
-          gone ? "" : "something keeps the library mapped");
-      return {};
+      return set(plugin, gone ? PluginState::kUnmapped : PluginState::kResident,
+                 gone ? "" : "something keeps the library mapped");
     }
 #endif
     set(plugin, PluginState::kResident);
-    return {};
   }
 };
 
@@ -428,7 +431,7 @@ Status PluginLoader::load() {
   return first;
 }
 
-Status PluginLoader::unload(const std::string& id, std::chrono::nanoseconds deadline) {
+Status PluginLoader::unload(const std::string& id, std::chrono::nanoseconds deadline, bool keep_mapped) {
   State& state = *state_;
   BELAY_TRY(state.host.check_process());
   std::lock_guard work(state.work);
@@ -439,7 +442,7 @@ Status PluginLoader::unload(const std::string& id, std::chrono::nanoseconds dead
     return {Code::kFailedPrecondition,
             "plugin " + quote(id) + " is " + name_of(plugin.state) + ", so it cannot be ended."};
   std::erase(state.opened, &plugin);
-  return state.end(plugin, deadline);
+  return state.end(plugin, deadline, keep_mapped);
 }
 
 bool PluginLoader::end_later(std::string_view id, const std::string& why) try {
@@ -472,14 +475,16 @@ Status PluginLoader::unload_all(std::chrono::nanoseconds deadline) {
     if (plugin->state == PluginState::kZombie && !plugin->stuck) left.push_back(plugin.get());
   left.insert(left.end(), state.opened.begin(), state.opened.end());
   state.opened.clear();
-  while (!left.empty()) {
-    Plugin& plugin = *left.back();
-    left.pop_back();
-    Status status =
-        state.end(plugin, std::max(std::chrono::nanoseconds(0),
-                                   std::chrono::nanoseconds(until - std::chrono::steady_clock::now())));
+  std::reverse(left.begin(), left.end());
+  for (Plugin* plugin : left) {
+    Status status = state.end(*plugin,
+                              std::max(std::chrono::nanoseconds(0),
+                                       std::chrono::nanoseconds(until - std::chrono::steady_clock::now())),
+                              true);
     if (first.ok()) first = std::move(status);
   }
+  for (auto& [id, plugin] : state.plugins)
+    if (plugin->state == PluginState::kClosed) state.unmap(*plugin);
   return first;
 }
 

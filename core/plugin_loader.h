@@ -62,7 +62,8 @@ class PluginLoader {
   // Ends a plugin logically: keys removed, leases revoked, quiesce, wait for objects, tasks and leases,
   // close; it stays mapped unless its manifest allows more. DEADLINE_EXCEEDED: it is a zombie, the message
   // says who holds it.
-  Status unload(const std::string& id, std::chrono::nanoseconds deadline);
+  // `keep_mapped`: until unload_all() has ended all, as their threads may still be on the way out of what it gave them.
+  Status unload(const std::string& id, std::chrono::nanoseconds deadline, bool keep_mapped = false);
   // Ends a plugin on a thread of its own, because of a rule that it broke; `why` stays as its reason. False:
   // there is no such plugin, or all end anyway.
   bool end_later(std::string_view id, const std::string& why);

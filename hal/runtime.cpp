@@ -226,7 +226,7 @@ Runtime::~Runtime() {
       if (lease.object() == user.object) lease.reset();
     if (std::find(driver_plugins_.begin(), driver_plugins_.end(), user.plugin) != driver_plugins_.end())
       continue;
-    if (Status ended = host_->plugins().unload(user.plugin, kUnloadDeadline); !ended.ok())
+    if (Status ended = host_->plugins().unload(user.plugin, kUnloadDeadline, true); !ended.ok())
       host_->log().error("runtime", ended.message());
   }
   host_->set_user(nullptr);  // what calls late is refused
