@@ -101,8 +101,9 @@ belay_status belay_plugins_release(const belay_runtime_req* req, belay_str id) {
 
 belay_status belay_plugins_probe(const belay_runtime_req* req, belay_str id) {
   return guarded("belay_plugins_probe", [&]() -> Status {
-    BELAY_TRY(check(req, "belay_plugins_probe"));
-    return hal::probe_plugin(request_of(req), to_string(id));
+    BELAY_TRY(check_text(id, "belay_plugins_probe", "id"));
+    BELAY_ASSIGN(const hal::RuntimeRequest request, read(req, "belay_plugins_probe"));
+    return hal::probe_plugin(request, to_string(id));
   });
 }
 
