@@ -7,13 +7,13 @@
 #include <belay/kinds.hpp>
 
 #include <bit>
+#include <chrono>
 #include <cstring>
 
 namespace belay::hal {
 namespace {
 
 constexpr uint64_t kPatience = 10'000'000'000;  // ns, for work that uses memory which has ended
-constexpr int kMostTries = 64;
 
 }  // namespace
 
@@ -74,7 +74,7 @@ Status Device::check_alloc(const belay_alloc_req& req) const {
 Status Device::full(const std::string& text) const {
   const size_t retired = retired_.count();
   const std::string late =
-      retired ? " The memory of " + std::to_string(retired) + " more that have ended waits for queued work."
+      retired ? " The memory of " + std::to_string(retired) + " more that have ended waits for queued work: synchronize its stream first."
               : "";
   return {Code::kResourceExhausted,
           text + " On '" + name_ + "' are in use: " + hal->ledger().describe(index_) + "." + late};
@@ -82,13 +82,13 @@ Status Device::full(const std::string& text) const {
 
 Status Device::take_room(const char* what, uint64_t bytes) {
   const uint64_t limit = hal->options().memory_limit;
-  const uint64_t before = room_.fetch_add(bytes, std::memory_order_relaxed);
-  if (limit && (before > limit || bytes > limit - before)) {
-    leave_room(bytes);
-    return full(std::string(what) + " of " + print_bytes(bytes) + " passes the limit of " +
-                print_bytes(limit) + " ([memory] limit).");
+  // Added where it fits only: what fails must not make what fits fail beside it.
+  for (uint64_t before = room_.load(std::memory_order_relaxed);;) {
+    if (limit && (before > limit || bytes > limit - before))
+      return full(std::string(what) + " of " + print_bytes(bytes) + " passes the limit of " +
+                  print_bytes(limit) + " ([memory] limit).");
+    if (room_.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed)) return {};
   }
-  return {};
 }
 
 void Device::use_room(uint64_t bytes) {
@@ -156,12 +156,18 @@ Result<Buffer*> Device::alloc(const belay_alloc_req& req, std::string_view owner
   BELAY_TRY(check_alloc(req));
   retired_.sweep();
   if (req.host) return alloc_lent(req, owner);
+  uint64_t given = given_.load();
   Result<Buffer*> buffer = alloc_own(req, owner, first);
-  for (int tries = 0;
-       tries < kMostTries && !buffer.ok() && buffer.status().code() == Code::kResourceExhausted &&
-       (make_room(req.bytes) || retired_.wait(kPatience));
-       ++tries)
+  if (buffer.ok() || buffer.status().code() != Code::kResourceExhausted) return buffer;
+  // What comes back may be taken by another thread before this one asks again, so not the number of tries is bounded;
+  // and it may have come back on another thread.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kPatience);
+  while ((make_room(req.bytes) || retired_.wait(kPatience) || given_.load() != given) &&
+         std::chrono::steady_clock::now() < deadline) {
+    given = given_.load();
     buffer = alloc_own(req, owner, first);
+    if (buffer.ok() || buffer.status().code() != Code::kResourceExhausted) return buffer;
+  }
   return buffer;
 }
 
@@ -332,6 +338,7 @@ void Device::bury(Buffer* buffer) {
   const std::optional<Place> place = buffer->place;
   hal->buffers().drop(buffer);
   if (place) allocator_.end(*place);
+  given_.fetch_add(1);  // also of what lay in a segment
 }
 
 Result<Buffer*> Device::reserve(const belay_alloc_req& req, std::string_view owner) {

@@ -60,6 +60,7 @@ class Device : public Object {
   void give_room(uint64_t bytes) {  // of what was used
     in_use_.fetch_sub(bytes, std::memory_order_relaxed);
     leave_room(bytes);
+    given_.fetch_add(1);
   }
 
   // Why host memory must be copied to be used here, as what follows "because"; nothing: it can be used where
@@ -132,7 +133,7 @@ class Device : public Object {
   Mirrors mirrors_;
   Allocator allocator_{*this};
   Retired retired_{*this};
-  std::atomic<uint64_t> room_{0}, in_use_{0}, peak_{0}, allocations_{0}, damaged_{0};
+  std::atomic<uint64_t> room_{0}, in_use_{0}, given_{0}, peak_{0}, allocations_{0}, damaged_{0};
   std::atomic<uint64_t> live_buffers_{0}, live_streams_{0}, live_programs_{0}, live_packages_{0};
 };
 

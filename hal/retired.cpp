@@ -3,13 +3,14 @@
 #include "hal/hal.h"
 
 #include <algorithm>
+#include <thread>
 
 namespace belay::hal {
 
 void Retired::add(List entry) noexcept {
   std::lock_guard lock(mutex_);
+  count_.fetch_add(entry.size(), std::memory_order_relaxed);
   entries_.splice(entries_.end(), entry);
-  count_.store(entries_.size(), std::memory_order_relaxed);
 }
 
 bool Retired::over(const Entry& entry) const {
@@ -33,9 +34,9 @@ bool Retired::sweep(size_t most) {
         continue;
       }
       entry.splice(entry.end(), entries_, entries_.begin());
-      count_.store(entries_.size(), std::memory_order_relaxed);
     }
     device_.bury(entry.front().buffer);
+    count_.fetch_sub(1, std::memory_order_relaxed);
     ended = true;
   }
   return ended;
@@ -45,14 +46,21 @@ bool Retired::wait(uint64_t timeout_ns) {
   std::vector<belay_event> uses;
   {
     std::lock_guard lock(mutex_);
-    if (entries_.empty()) return false;
+    if (entries_.empty()) {
+      if (count_.load(std::memory_order_relaxed) == 0) return false;
+      std::this_thread::yield();  // other threads are giving back what is left
+      return true;
+    }
     uses = entries_.front().uses;
   }
   Hal& hal = *device_.hal;
-  for (const belay_event& use : uses)
+  bool over = true;
+  for (const belay_event& use : uses) {
     if (const Timelines::Pin stream(hal.timelines(), use.timeline); stream)
       hal.release(stream->synchronize(use.value, timeout_ns));
-  return sweep(SIZE_MAX);
+    over &= hal.reached(use);
+  }
+  return sweep(SIZE_MAX) || over;  // another thread may have ended it first
 }
 
 void Retired::close() {

@@ -31,7 +31,7 @@ class Retired {
   void add(List entry) noexcept;
   // Ends buffers whose uses are reached, of the oldest `most` that are here; whether it ended one.
   bool sweep(size_t most = 4);
-  // Waits for what uses the oldest; whether memory came back.
+  // Waits for what uses the oldest; whether memory came back, here or on another thread.
   bool wait(uint64_t timeout_ns);
   size_t count() const { return count_.load(std::memory_order_relaxed); }
   // All work of the device has ended.
@@ -41,7 +41,8 @@ class Retired {
   bool over(const Entry& entry) const;
 
   Device& device_;
-  std::atomic<size_t> count_{0};  // so that nothing is locked where there is nothing
+  // With those that are being ended; so that nothing is locked where there is nothing.
+  std::atomic<size_t> count_{0};
   std::mutex mutex_;              // of the list
   List entries_;
 };

@@ -150,6 +150,35 @@ TEST_P(OrderedMemoryTest, MemoryThatRunsOutComesBack) {
   EXPECT_GE(made, 100);
 }
 
+// Threads that want more than there is wait for what others have ended, whoever of them looks first.
+class ShortMemoryTest : public OrderedMemoryTest {};
+
+TEST_P(ShortMemoryTest, ThreadsThatRunOutWaitForEachOther) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      Stream stream = device_.stream({.block = true}).value();
+      for (int i = 0; i < (kSlow ? 200 : 2000) && !HasFailure(); ++i) {
+        auto one = stream.alloc(100 << 10), two = device_.alloc(60 << 10);
+        ASSERT_TRUE(one.ok()) << one.status().message();
+        ASSERT_TRUE(two.ok()) << two.status().message();
+        const auto filled = stream.fill<uint32_t>(*one, 0, 100 << 10, uint32_t(t));
+        const auto copied = stream.copy(*two, 0, *one, 0, 60 << 10);
+        ASSERT_TRUE(filled.ok() && copied.ok());
+        ASSERT_TRUE(one->destroy_after({*copied}).ok());
+        ASSERT_TRUE(two->destroy_after({*copied}).ok());
+      }
+      EXPECT_TRUE(stream.synchronize().ok());
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, ShortMemoryTest,
+                         ::testing::Values(Case{"None", {"memory.policies=[]", "memory.limit=\"1MiB\""}},
+                                           Case{"Checked",
+                                                {"memory.policies=[]", "memory.checked=true", "memory.limit=\"1MiB\""}}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 TEST_P(OrderedMemoryTest, WhatIsLeftIsNamedWithItsOwner) {
   auto left = device_.alloc(12345);
   ASSERT_TRUE(left.ok());
