@@ -88,6 +88,13 @@ void write_result(const std::string& path, std::string_view text, const char* wh
   if (!written.ok()) fail_input("Cannot write the " + std::string(what) + ": " + written.message());
 }
 
+void need_other_file(const std::string& input, const std::string& result, const char* option) {
+  std::error_code none;
+  if (!result.empty() && std::filesystem::equivalent(input, result, none))
+    fail_usage(std::string(option) + " is '" + printable(result) + "', which is the file that is read.",
+               "Name another file for the result.");
+}
+
 std::filesystem::file_status look_at(const std::string& path, Exit exit) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);

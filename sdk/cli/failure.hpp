@@ -43,6 +43,9 @@ std::string code_name(Code code);
 // A file that was asked for, whole or not at all; fails where it cannot be. `what`: "picture".
 void write_result(const std::string& path, std::string_view text, const char* what);
 
+// Fails where a result would take the place of the file that was read.
+void need_other_file(const std::string& input, const std::string& result, const char* option);
+
 // What is at a path; that there is nothing is no failure, that nobody can tell is one, with its reason.
 std::filesystem::file_status look_at(const std::string& path, Exit exit = Exit::kInput);
 

@@ -12,6 +12,7 @@ namespace belay::cli {
 
 Exit memory_plan(const MemoryPlanOptions& options, Output& output) {
   using Clock = std::chrono::steady_clock;
+  need_other_file(options.file, options.svg, "--svg");
   const PlanProblem problem = read_plan_problem(options.file);
   std::vector<uint64_t> first(problem.ids.size() + 1), offsets(problem.ids.size());
   for (size_t i = 0; i < first.size(); ++i) first[i] = i;
@@ -70,8 +71,8 @@ Exit memory_plan(const MemoryPlanOptions& options, Output& output) {
   Table table;
   table.row({"policy", policy.empty() ? "none: no policy of class PLAN is configured, so every buffer lies apart" : policy});
   table.row({"buffers", std::to_string(problem.ids.size())});
-  table.row({"peak", std::to_string(peak) + " bytes (" + bytes_text(peak) + "), " + fixed(ratio, 4) +
-                         " of the lower bound" + (result.optimal ? ", proved smallest" : "")});
+  table.row({"peak", std::to_string(peak) + " bytes (" + bytes_text(peak) + "), " + (lower_bound ? fixed(ratio, 4) + " of the lower bound" : "though no buffer ever lives") +
+                         (result.optimal ? ", proved smallest" : "")});
   table.row({"lower bound", std::to_string(lower_bound) + " bytes live at once"});
   if (options.capacity)
     table.row({"capacity", std::to_string(*options.capacity) + " bytes: " +

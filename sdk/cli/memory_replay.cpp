@@ -192,6 +192,8 @@ std::string snapshot_of(Policy policy) {
 }  // namespace
 
 Exit memory_replay(const MemoryReplayOptions& options, Output& output) {
+  need_other_file(options.file, options.snapshot, "--snapshot");
+  need_other_file(options.file, options.svg, "--svg");
   const AllocTrace trace = read_alloc_trace(options.file);
   Setting setting{options, trace, policy_of(options), lag_of(options.lag), options.capacity};
   if (options.threads > 1 && (setting.lag || options.min_capacity))

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 namespace belay::cli {
 namespace {
@@ -29,6 +30,7 @@ PlanProblem read_plan_problem(const std::string& path) {
   const std::optional<size_t> alignment = header.find("alignment");
 
   PlanProblem out;
+  std::unordered_set<std::string> known;
   for (std::string line; lines.next(line);) {
     if (line.empty()) continue;
     const std::vector<std::string_view> cells = header.cells(lines, line);
@@ -48,6 +50,8 @@ PlanProblem read_plan_problem(const std::string& path) {
     if (!std::has_single_bit(align))
       fail_input(where + " has the alignment " + std::to_string(align) + ", want a power of two.");
     out.ids.emplace_back(cells[id]);
+    if (!known.insert(out.ids.back()).second)
+      fail_input(where + " has the id '" + printable(out.ids.back()) + "', which another line has.");
     out.lives.push_back({begin, end});
     out.bytes.push_back(number(size, "size"));
     out.align.push_back(align);

@@ -140,6 +140,9 @@ class MemoryReplayTest(ProgramTest):
         made = self.replay("t.csv")
         self.assertEqual((made["rows"], made["pairs"], made["left"]), (3, 2, 1))
         self.assertIn("1 block that the trace does not free", self.belay("memory", "replay", "t.csv").stdout)
+        for option in ("--svg", "--snapshot"):
+            self.assertIn(f"{option} is './t.csv', which is the file that is read",
+                          self.belay("memory", "replay", "t.csv", option, "./t.csv", code=2).stderr)
 
     def test_events_that_are_not_reached_are_waited_for_or_it_grows(self):
         self.write("t.csv", trace(random_rows(4, 3000, 4)))

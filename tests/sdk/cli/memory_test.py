@@ -97,6 +97,7 @@ class MemoryPlanTest(ProgramTest):
                             ("id,lower,upper,size\n1,0,2,-4\n", "has the size '-4'"),
                             ("id,lower,upper,size\n1,0,2,18446744073709551616\n", "has the size '18446744073709551616'"),
                             ("id,lower,upper,size\n1,3,2,4\n", "lives from 3 to 2"),
+                            ("id,lower,upper,size\na,1,2,4\na,1,2,4\n", "Line 3 of 'p.csv' has the id 'a', which another line has"),
                             ("id,lower,upper,size,alignment\n1,0,2,4,3\n", "alignment 3, want a power of two"),
                             ("id,lower,upper,size\n1,0,2,18446744073709551000\n", "buffer 0 has 18446744073709551000 bytes, want less than 2^63"),
                             ("id,lower,upper,size\n1,0,2,4611686018427387904\n2,0,2,4611686018427387904\n",
@@ -127,6 +128,11 @@ class MemoryPlanTest(ProgramTest):
         self.assertEqual(self.plan("p.csv", "--svg", "p.svg", "--capacity", 2**64 - 1, "--budget-ms", 1e300)["peak"],
                          4611686018427387904 + 4611686018427380000)
         self.assertIn(">18446744073709551615</text>", (self.folder / "p.svg").read_text())
+        self.write("p.csv", "id,lower,upper,size\na,2,2,5\n")
+        self.assertRegex(self.belay("memory", "plan", "p.csv").stdout, r"peak +5 bytes \(5 B\), though no buffer ever lives")
+        said = self.belay("memory", "plan", "p.csv", "--svg", self.folder / "p.csv", code=2).stderr
+        self.assertIn("which is the file that is read", said)
+        self.assertIn("id,lower", (self.folder / "p.csv").read_text())
         for option, words in (("--capacity", "is no size of at most"), ("--seed", "is no number of 0 to")):
             for value in ("-1", "18446744073709551616", "1e3"):
                 self.assertIn(f"'{value}' {words}", self.belay("memory", "plan", "p.csv", f"{option}={value}", code=2).stderr)
