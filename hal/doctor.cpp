@@ -4,6 +4,8 @@
 #include <belay/abi/diagnostics.h>
 
 #include <chrono>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace belay::hal {
@@ -71,12 +73,13 @@ void Runtime::check_device(uint64_t index, const Check& each) {
 }
 
 void Runtime::doctor(const Check& each) {
+  const std::set<std::string> needed = host_->plugins().needed();
   for (const core::PluginInfo& plugin : host_->plugins().list()) {
     const std::string name = "plugin." + plugin.id;
     if (plugin.state == core::PluginState::kActive)
       each(name, BELAY_CHECK_PASSED, "version " + plugin.version + " of " + plugin.file);
-    else if (plugin.state == core::PluginState::kFailed)
-      each(name, BELAY_CHECK_FAILED, plugin.reason);
+    else if (plugin.state == core::PluginState::kFailed || plugin.state == core::PluginState::kQuarantined)
+      each(name, needed.contains(plugin.id) ? BELAY_CHECK_FAILED : BELAY_CHECK_WARNING, plugin.reason);
     else
       each(name, BELAY_CHECK_SKIPPED,
            std::string("not used by this configuration (") + core::name_of(plugin.state) + ")");
