@@ -1,4 +1,4 @@
-// The smallest plugin: one component that makes nothing.
+// The smallest plugin: one component that makes nothing, named as the plugin, ECHO_ID.
 #include <belay/plugin.hpp>
 
 namespace {
@@ -14,11 +14,11 @@ belay_status create(belay_ctx*, const belay_value*, belay_created*) noexcept { r
 
 constexpr belay_component kEcho{.hdr = {sizeof(belay_component), 0, nullptr},
                                 .kind = belay::literal("test.echo/1"),
-                                .name = belay::literal("echo"),
+                                .name = belay::literal(ECHO_ID),
                                 .score = nullptr,
                                 .create = create};
 constexpr const belay_component* kComponents[] = {&kEcho};
 
 }  // namespace
 
-BELAY_DEFINE_PLUGIN(Echo, "echo", "0.1.0", kComponents)
+BELAY_DEFINE_PLUGIN(Echo, ECHO_ID, "0.1.0", kComponents)
