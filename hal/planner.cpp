@@ -90,14 +90,16 @@ Status check_plan_request(const belay_plan_req& req) {
     return wrong("interval_first[0] is " + std::to_string(req.interval_first[0]) + ", want 0.");
   if (req.conflict_count && !req.conflicts) return wrong("conflicts is NULL.");
   if (req.in_place_count && !req.in_place) return wrong("in_place is NULL.");
+  // All of it before any interval is read: the last is how many there are.
+  for (uint64_t i = 0; i < req.count; ++i)
+    if (const uint64_t first = req.interval_first[i], last = req.interval_first[i + 1]; last < first)
+      return wrong("buffer " + std::to_string(i) + " has its intervals from " + std::to_string(first) + " to " +
+                   std::to_string(last) + "; want a list that grows.");
   for (uint64_t i = 0; i < req.count; ++i) {
     const auto of = [&](const std::string& text) {
       return wrong("buffer " + std::to_string(i) + " " + text);
     };
     const uint64_t first = req.interval_first[i], last = req.interval_first[i + 1];
-    if (last < first)
-      return of("has its intervals from " + std::to_string(first) + " to " + std::to_string(last) +
-                "; want a list that grows.");
     if (last > first && !req.intervals) return wrong("intervals is NULL.");
     for (uint64_t k = first; k < last; ++k) {
       if (req.intervals[k].begin > req.intervals[k].end ||
