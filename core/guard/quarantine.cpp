@@ -4,7 +4,6 @@
 #include "core/base/text.h"
 #include "core/config/value.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <algorithm>
@@ -197,10 +196,11 @@ std::vector<Quarantine::Entry> Quarantine::list() const {
 
 void Quarantine::look_for_the_dead() const {
   if (directory_.empty()) return;
+  const std::string boot = this_boot();
   for (const std::string& path : files_of(directory_, kLoadingEnd)) {
     const auto journal = read_record(path);
     const auto process = pid_t(std::atoi(fs::path(path).filename().c_str()));
-    if (!journal || (journal->boot == this_boot() && journal->begin == begin_of(process))) continue;
+    if (!journal || (journal->boot == boot && journal->begin == begin_of(process))) continue;
     if (!journal->crash.empty() && journal->of == journal->id)
       static_cast<void>(
           add(journal->id, journal->file,
@@ -212,8 +212,8 @@ void Quarantine::look_for_the_dead() const {
 
 void Quarantine::Journal::loading(const std::string& id, const std::string& file) {
   if (quarantine_.directory_.empty()) return;
-  const Record record{id, file, "", "", this_boot(), begin_of(getpid()), "", ""};
   if (fd_.get() < 0) {
+    boot_ = this_boot(), begin_ = begin_of(getpid());
     static std::atomic<uint64_t> count{0};
     path_ = quarantine_.directory_ + "/" + std::to_string(getpid()) + "-" +
             std::to_string(count.fetch_add(1)) + kLoadingEnd;
@@ -221,7 +221,7 @@ void Quarantine::Journal::loading(const std::string& id, const std::string& file
     if (fd_.get() < 0) return;
     mark_.emplace(fd_.get());
   }
-  const std::string text = record.toml();
+  const std::string text = Record{id, file, "", "", boot_, begin_, "", ""}.toml();
   if (ftruncate(fd_.get(), 0) != 0 || ::write(fd_.get(), text.data(), text.size()) != ssize_t(text.size()))
     unlink(path_.c_str());  // a full disk: no journal
 }

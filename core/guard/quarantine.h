@@ -53,7 +53,7 @@ class Quarantine {
 
    private:
     const Quarantine& quarantine_;
-    std::string path_;
+    std::string path_, boot_, begin_;  // of the file; of this process, the same for all that it loads
     Fd fd_;
     std::optional<CrashMark> mark_;
   };
