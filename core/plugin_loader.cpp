@@ -418,7 +418,7 @@ Status PluginLoader::load() {
   const std::vector<Plugin*> opened = state.opened;
   for (Plugin* plugin : opened) {
     if (plugin->state != PluginState::kOpen) continue;
-    journal.loading(plugin->id(), plugin->found->file);
+    if (BELAY_HAS(plugin->api, belay_plugin, start)) journal.loading(plugin->id(), plugin->found->file);
     Status status = state.start(*plugin);
     if (status.ok()) {
       state.host.log().debug("core", "plugin " + quote(plugin->id()) + " " + plugin->manifest().version +
